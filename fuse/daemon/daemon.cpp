@@ -250,7 +250,10 @@ ImageMount& Daemon::recorded_mount(const std::shared_ptr<ServedImage>& image, Mo
 // By the packs or the profile that come with the index. Once for a mount: whoever joins it finds it under way or done.
 void Daemon::start_prefetch(ImageMount& mount) {
   const auto& image = mount.mounted->image();
-  if (image.packs()) return image.use_packs();
+  if (image.packs()) {
+    image.use_packs();
+    return mount.mounted->bring_start_pages();
+  }
   const auto& profile = image.index().profile;
   if (mount.prefetch || profile.ranges.empty()) return;
   const PrefetchOptions options{.max_bytes_under_way = options_.streams.max_in_flight_bytes / 2};

@@ -137,6 +137,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   log::info("goes on with {} ({}) in {} mode at {}", digest, image.reference(), to_string(record.mode),
             record.dir.string());
   mount->mounted->image().use_packs();  // its sessions may have read the triggers before us
+  mount->mounted->bring_start_pages();
   images_.add(std::move(mount));
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "fuse/daemon/start_pages.h"
 #include "fuse/mount/blob_operations.h"
 #include "fuse/mount/erofs_mount.h"
 #include "fuse/mount/fuse_channel.h"
@@ -123,6 +124,10 @@ BlobMount::~BlobMount() {
   if (mounted_) unmount_or_detach(dir_, [this](bool detach) { channel_->unmount(detach); });
 }
 
+MountedImage::MountedImage(std::shared_ptr<ServedImage> image, std::filesystem::path dir,
+                           std::shared_ptr<ReadRecorder> recorder)
+    : image_(std::move(image)), dir_(std::move(dir)), recorder_(std::move(recorder)) {}
+
 std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImage> image,
                                                       const std::filesystem::path& dir,
                                                       std::shared_ptr<BlobMount> blobs, const MountSettings& settings,
@@ -145,6 +150,8 @@ std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImag
     request.devices.push_back(complete ? served.layers()[device]->store_file() : blobs->dir() / digest.hex());
     opened.push_back(!complete);
   }
+  // Nothing is fetched of what is all here: the kernel reads ahead as of any disk.
+  if (std::ranges::find(opened, true) == opened.end()) request.read_ahead_kb = settings.read_ahead_kb;
   kept.add_files(blobs->name(), {.image = mounted->image_, .opened = std::move(opened)});
   mounted->blobs_ = std::move(blobs);
   mount_erofs(request);
@@ -204,12 +211,22 @@ std::unique_ptr<MountedImage> MountedImage::taken_over(const std::string& name, 
   return image;
 }
 
+void MountedImage::bring_start_pages() {
+  if (image_->packs() && !start_pages_) start_pages_ = std::make_unique<StartPages>(image_, dir_);
+}
+
+void MountedImage::note_unmounted() {
+  start_pages_.reset();
+  mounted_ = false;
+}
+
 MountedImage::~MountedImage() {
   if (mounted_) unmount_or_detach(dir_, [this](bool detach) { unmount(detach); });
 }
 
 void MountedImage::unmount(bool detach) {
   if (!mounted_) return;
+  if (start_pages_) start_pages_->let_go();
   if (channel_)
     channel_->unmount(detach);
   else

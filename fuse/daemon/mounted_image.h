@@ -17,6 +17,7 @@
 namespace varve::fuse {
 
 class FuseChannel;
+class StartPages;
 
 struct MountSettings {
   std::string source;          // first column of /proc/mounts: by it the mounts of a daemon that died are found
@@ -89,10 +90,14 @@ class MountedImage {
   MountedImage(const MountedImage&) = delete;
   MountedImage& operator=(const MountedImage&) = delete;
 
+  // From now on what starts are about to read is brought into the page cache (start_pages.h). Nothing if the image has
+  // no packs.
+  void bring_start_pages();
+
   // Throws std::system_error(EBUSY) if somebody is in it and not `detach`.
   void unmount(bool detach);
   // Somebody else has unmounted it: its folder, and what may be there now, is left alone.
-  void note_unmounted() { mounted_ = false; }
+  void note_unmounted();
 
   const ServedImage& image() const { return *image_; }
   const std::shared_ptr<ServedImage>& served() const { return image_; }
@@ -104,8 +109,7 @@ class MountedImage {
   std::map<std::string, std::uint64_t> fuse_requests() const;
 
  private:
-  MountedImage(std::shared_ptr<ServedImage> image, std::filesystem::path dir, std::shared_ptr<ReadRecorder> recorder)
-      : image_(std::move(image)), dir_(std::move(dir)), recorder_(std::move(recorder)) {}
+  MountedImage(std::shared_ptr<ServedImage> image, std::filesystem::path dir, std::shared_ptr<ReadRecorder> recorder);
   void serve_tree(const std::string& name, const MountSettings& settings, ChannelList& channels,
                   const FuseKeeping& keeping);
 
@@ -117,6 +121,7 @@ class MountedImage {
   std::vector<BlobFs::Registration> registrations_;  // kernel mode
   std::shared_ptr<FuseChannel> channel_;             // fuse mode
   std::string connection_;                           // fuse mode
+  std::unique_ptr<StartPages> start_pages_;          // ends first
 };
 
 // Why this process cannot try kernel mode at all; "" if it can.

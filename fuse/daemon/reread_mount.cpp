@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +11,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/unique_fd.h"
+#include "fuse/mount/mount_child.h"
 
 namespace varve::fuse {
 namespace {
@@ -27,7 +25,7 @@ struct ChunkHeader {
   std::uint32_t length = 0;  // 0 with an error
 };
 
-// --- in the child: a fork of a process with threads, so that nothing may allocate or lock
+// --- in the child: nothing may allocate or lock
 
 void send_all(int to, const void* bytes, std::size_t length) {
   const auto* at = static_cast<const char*>(bytes);
@@ -68,34 +66,7 @@ void send_part(int to, const char* path, ByteRange range) {
   ::close(file);
 }
 
-[[noreturn]] void send_parts(int to, pid_t daemon, const std::vector<std::string>& paths,
-                             const std::vector<FilePart>& parts) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != daemon) ::_exit(1);
-  ::signal(SIGPIPE, SIG_DFL);
-  // The descriptors of the daemon, its lock and its connections, must not live on in this process.
-  if (to > STDERR_FILENO + 1) ::close_range(STDERR_FILENO + 1, unsigned(to) - 1, 0);
-  ::close_range(unsigned(to) + 1, ~0u, 0);
-  for (std::size_t part = 0; part < parts.size(); ++part) send_part(to, paths[part].c_str(), parts[part].range);
-  ::_exit(0);
-}
-
 // --- in the daemon
-
-class Child {
- public:
-  explicit Child(pid_t pid) : pid_(pid) {}
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-
- private:
-  const pid_t pid_;
-};
 
 void receive(int from, std::span<std::byte> into, const CancelFlag& cancel) {
   while (!into.empty()) {
@@ -122,11 +93,10 @@ void reread_mount(const std::filesystem::path& mount, const std::vector<FilePart
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_errno("make a pipe");
   const UniqueFd from(ends[0]);
   UniqueFd to(ends[1]);
-  const pid_t daemon = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) fail_errno("start a process that reads {}", mount.string());
-  if (pid == 0) send_parts(to.get(), daemon, paths, parts);
-  const Child child(pid);
+  const MountChild child({to.get()}, [&, to = to.get()] {
+    for (std::size_t part = 0; part < parts.size(); ++part) send_part(to, paths[part].c_str(), parts[part].range);
+    return 0;
+  });
   to.reset();
   Bytes chunk(kChunkBytes);
   for (std::size_t part = 0; part < parts.size(); ++part) {

@@ -20,9 +20,8 @@ struct FilePart {
 // Pieces of the part with that number, in order; or why it cannot be read (an errno), which is its last call.
 using OnReread = std::function<void(std::size_t part, std::uint64_t offset_in_part, int error, ByteView bytes)>;
 
-// Pages that somebody has mapped stay as they are (posix_fadvise(2)). The reading is done by a child process: a thread
-// of the daemon that waits for an answer of the daemon could not die with it. Throws std::system_error, Cancelled, and
-// TemporaryError if the child ends before its time.
+// Pages that somebody has mapped stay as they are (posix_fadvise(2)). A child process reads (mount_child.h). Throws
+// std::system_error, Cancelled, and TemporaryError if the child ends before its time.
 void reread_mount(const std::filesystem::path& mount, const std::vector<FilePart>& parts, const CancelFlag& cancel,
                   const OnReread& on_reread);
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "core/base/log.h"
 #include "fuse/control/control_protocol.h"
 #include "fuse/daemon/reread_mount.h"
+#include "fuse/daemon/shown_files.h"
 #include "fuse/daemon/verify_streams.h"
 #include "fuse/mount/mount_table.h"
 
@@ -41,42 +41,21 @@ struct Sight {
   const Damaged* damaged = nullptr;
 };
 
-void add_sights(const ServedImage& image, index::Nid file, const fs::path& path, const std::vector<Damaged>& damaged,
-                std::vector<Sight>& sights) {
-  const auto size = image.index().tree->inode(file).size;
-  std::vector<StreamPiece> pieces;  // `into` is the place in the file
-  for (const auto& run : image.index().tree->runs(file)) {
-    if (run.device == 0 || run.file_offset >= size) continue;
-    const auto length = std::min(run.length, size - run.file_offset);
-    image.devices().at(run.device - 1)->find_pieces({run.device_offset, length}, run.file_offset, pieces);
-  }
-  for (const auto& piece : pieces) {
-    for (const auto& one : damaged) {
-      if (one.stream.get() != piece.stream) continue;
-      const auto seen = one.range.common_with({.offset = piece.stream_offset, .length = piece.length});
-      if (seen.length == 0) continue;
-      const ByteRange in_file{.offset = piece.into + (seen.offset - piece.stream_offset), .length = seen.length};
-      sights.push_back({.part = {.path = path, .range = in_file}, .stream_offset = seen.offset, .damaged = &one});
-    }
-  }
-}
-
-// All files of the tree in which damaged bytes are seen, hard links once.
+// All files of the tree in which damaged bytes are seen.
 std::vector<Sight> find_sights(const ServedImage& image, const std::vector<Damaged>& damaged) {
-  const auto& tree = *image.index().tree;
   std::vector<Sight> sights;
-  std::vector<std::pair<index::Nid, fs::path>> directories{{tree.root(), {}}};
-  std::unordered_set<index::Nid> seen{tree.root()};
-  while (!directories.empty()) {
-    const auto [directory, path] = std::move(directories.back());
-    directories.pop_back();
-    tree.read_directory(directory, 0, [&, &path = path](std::string_view name, index::Nid nid, FileType type, auto) {
-      if (name == "." || name == ".." || !seen.insert(nid).second) return true;
-      if (type == FileType::kDirectory) directories.emplace_back(nid, path / name);
-      if (type == FileType::kRegular) add_sights(image, nid, path / name, damaged, sights);
-      return true;
-    });
-  }
+  for_each_file(*image.index().tree, [&](index::Nid file, const fs::path& folder, std::string_view name) {
+    for (const auto& piece : content_of(image, file)) {
+      for (const auto& one : damaged) {
+        if (one.stream.get() != piece.stream) continue;
+        const auto seen = one.range.common_with({.offset = piece.stream_offset, .length = piece.length});
+        if (seen.length == 0) continue;
+        const ByteRange in_file{.offset = piece.into + (seen.offset - piece.stream_offset), .length = seen.length};
+        sights.push_back(
+            {.part = {.path = folder / name, .range = in_file}, .stream_offset = seen.offset, .damaged = &one});
+      }
+    }
+  });
   return sights;
 }
 

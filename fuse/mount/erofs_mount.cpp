@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "fuse/mount/mount_child.h"
 #include "fuse/mount/mount_table.h"
 
 namespace varve::fuse {
@@ -63,32 +62,13 @@ class ParameterPath {
   UniqueFd fd_;
 };
 
-// FSCONFIG_CMD_CREATE, which opens the devices: files that this very process serves. If it is killed meanwhile, a
-// thread of it that waits for their answer cannot die and holds all its descriptors, locks included, so that no daemon
-// could follow. A child with nothing open but `needed` may wait. Returns 0 or -1 with errno.
-int create_in_child(int context, std::vector<int> needed) {
-  std::sort(needed.begin(), needed.end());
-  const pid_t daemon = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {  // nothing here may allocate
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != daemon) ::_exit(EINTR);
-    unsigned next = STDERR_FILENO + 1;
-    for (const int fd : needed) {
-      if (fd < static_cast<int>(next)) continue;
-      if (fd > static_cast<int>(next)) ::close_range(next, static_cast<unsigned>(fd) - 1, 0);
-      next = static_cast<unsigned>(fd) + 1;
-    }
-    ::close_range(next, ~0u, 0);
-    ::_exit(::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0 ? 0 : errno);
-  }
-  if (child < 0) return -1;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return -1;
-  }
-  errno = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
-  return errno == 0 ? 0 : -1;
+// Opens the devices, files that this very process serves. 0 or an errno.
+int create(int context, std::vector<int> needed) {
+  needed.push_back(context);
+  return MountChild(
+             std::move(needed),
+             [context] { return ::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0 ? 0 : errno; })
+      .wait();
 }
 
 UniqueFd make_mount(const ErofsMountRequest& request) {
@@ -106,10 +86,10 @@ UniqueFd make_mount(const ErofsMountRequest& request) {
     if (::fsconfig(context.get(), FSCONFIG_SET_STRING, "device", devices.back().c_str(), 0) != 0)
       fail_with_kernel_message(context.get(), request.tree_file);
   }
-  std::vector<int> needed{context.get(), source.fd()};
+  std::vector<int> needed{source.fd()};
   for (const auto& device : devices) needed.push_back(device.fd());
-  if (create_in_child(context.get(), std::move(needed)) != 0)
-    fail_with_kernel_message(context.get(), request.tree_file);
+  errno = create(context.get(), std::move(needed));
+  if (errno != 0) fail_with_kernel_message(context.get(), request.tree_file);
   UniqueFd mount(::fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   if (!mount) fail_with_kernel_message(context.get(), request.tree_file);
   return mount;

@@ -60,7 +60,22 @@ void ImagePacks::look_for_triggers(const Layer& layer, ByteRange range) {
   const auto from = range.offset - std::min(range.offset, layer.longest_trigger);
   auto trigger = std::ranges::lower_bound(layer.triggers, from, {}, [](const auto& one) { return one.first.offset; });
   for (; trigger != layer.triggers.end() && trigger->first.offset < range.end(); ++trigger)
-    if (trigger->first.overlaps(range) && !trigger->second->triggered.exchange(true)) use(*trigger->second);
+    if (trigger->first.overlaps(range)) {
+      auto& group = *trigger->second;
+      if (!group.triggered.exchange(true)) use(group);
+      if (group.used) tell(group);
+    }
+}
+
+void ImagePacks::tell(const Group& group) {
+  auto listeners = listeners_->lock();
+  if (!listeners->empty()) listeners->back()(*group.group, group.source);
+}
+
+std::shared_ptr<void> ImagePacks::listen(OnStart on_start) {
+  auto listeners = listeners_->lock();
+  const auto here = listeners->insert(listeners->end(), std::move(on_start));
+  return {nullptr, [all = listeners_, here](void*) { all->lock()->erase(here); }};
 }
 
 void ImagePacks::use(Group& group) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -55,6 +56,11 @@ class ImagePacks {
   // their trigger: what asks for them may have read it before this process began.
   void enable(const std::function<bool(const index::StartPack&)>& is_here);
   bool is_enabled() const { return enabled_; }
+
+  // Called, by whoever reads, for each read of a trigger once its pack is used. It must not wait.
+  using OnStart = std::function<void(const index::StartGroup& group, const PackSource& pack)>;
+  // Several may listen; the one that came last is called. Until the answer goes, which may wait for a call.
+  std::shared_ptr<void> listen(OnStart on_start);
 
   // Appends the piece, or what it falls into.
   void find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces);
@@ -100,6 +106,7 @@ class ImagePacks {
   };
 
   void look_for_triggers(const Layer& layer, ByteRange range);
+  void tell(const Group& group);
   void use(Group& group);
   void add_places(std::uint32_t layer, Places fresh);
   void bring_loop(const std::stop_token& stop);
@@ -115,6 +122,8 @@ class ImagePacks {
   std::deque<Group> groups_;
   std::atomic<bool> enabled_ = false;
   std::mutex use_mutex_;  // one group at a time becomes used
+  // Outlives this while somebody listens.
+  std::shared_ptr<Guarded<std::list<OnStart>>> listeners_ = std::make_shared<Guarded<std::list<OnStart>>>();
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

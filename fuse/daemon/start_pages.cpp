@@ -1,0 +1,272 @@
+#include "fuse/daemon/start_pages.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/base/unique_fd.h"
+#include "fuse/daemon/shown_files.h"
+#include "fuse/mount/mount_child.h"
+
+namespace varve::fuse {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A trigger is read again when its page was dropped, or by a mount that came later.
+constexpr auto kBeginAgain = 10s;
+constexpr int kLookAtInterruptMs = 20;
+constexpr int kQueueBytes = 16 << 10;  // to the child: what a later start needs goes behind no more than this
+// The kernel takes no more of one call, whatever read-ahead the mount has (bdi.io_pages).
+constexpr std::uint64_t kReadAheadBytes = 128 << 10;
+
+struct Message {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::array<char, PATH_MAX> path{};  // as much of it as there is, with its 0
+};
+constexpr std::size_t kMessageHead = offsetof(Message, path);
+
+// --- in the child: nothing may allocate or lock
+
+int open_below(int folder, const char* path) {
+  const open_how how{
+      .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .mode = 0, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+  return int(::syscall(SYS_openat2, folder, path, &how, sizeof how));
+}
+
+int read_ahead_loop(int from, const char* dir) {
+  const int folder = ::open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return errno;
+  Message message;
+  std::array<char, PATH_MAX> open_path{};
+  int file = -1;
+  while (true) {
+    const auto got = ::recv(from, &message, sizeof message, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= ssize_t(kMessageHead)) return 0;
+    if (file < 0 || std::strcmp(open_path.data(), message.path.data()) != 0) {
+      if (file >= 0) ::close(file);
+      file = open_below(folder, message.path.data());
+      open_path = message.path;
+    }
+    if (file < 0) continue;
+    const auto end = message.offset + message.length;
+    for (auto at = message.offset / kReadAheadBytes * kReadAheadBytes; at < end; at += kReadAheadBytes) {
+      const auto begin = std::max(at, message.offset);
+      ::readahead(file, off_t(begin), std::min(end, at + kReadAheadBytes) - begin);
+    }
+  }
+}
+
+}  // namespace
+
+// --- in the daemon
+
+// The child process, from the first part on.
+class StartPages::Reader {
+ public:
+  explicit Reader(StartPages& pages) : pages_(pages) {}
+
+  // False if interrupted, or the child cannot go on.
+  bool read(const std::string& path, ByteRange range) {
+    if (path.size() >= PATH_MAX) return true;
+    if (!child_) start();
+    message_.offset = range.offset;
+    message_.length = range.length;
+    std::memcpy(message_.path.data(), path.c_str(), path.size() + 1);
+    while (true) {
+      if (::send(to_.get(), &message_, kMessageHead + path.size() + 1, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+      if (errno != EAGAIN && errno != EINTR) return false;
+      pollfd writable{.fd = to_.get(), .events = POLLOUT, .revents = 0};
+      ::poll(&writable, 1, kLookAtInterruptMs);
+      if (pages_.is_interrupted()) return false;
+    }
+  }
+  // Until it has asked for all that it was told of; at once if interrupted.
+  void end() {
+    to_.reset();
+    while (child_ && !child_->has_ended() && !pages_.is_interrupted()) std::this_thread::sleep_for(1ms);
+    child_.reset();
+  }
+
+ private:
+  void start() {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) fail_errno("make sockets");
+    to_.reset(ends[0]);
+    const UniqueFd from(ends[1]);
+    ::setsockopt(to_.get(), SOL_SOCKET, SO_SNDBUF, &kQueueBytes, sizeof kQueueBytes);
+    const auto dir = pages_.dir_.string();
+    child_.emplace(std::vector{from.get()}, [&, from = from.get()] { return read_ahead_loop(from, dir.c_str()); });
+  }
+
+  StartPages& pages_;
+  UniqueFd to_;
+  std::optional<MountChild> child_;
+  Message message_;
+};
+
+PackedFiles::PackedFiles(const ServedImage& image) {
+  const auto& packs = image.index().packs;
+  // What packs have of each layer, to leave other files out.
+  std::unordered_map<const LayerStream*, std::vector<ByteRange>> packed;
+  std::vector<const LayerStream*> layers;
+  for (const auto& digest : packs.layers)
+    layers.push_back(std::ranges::find(image.distinct_layers(), digest, [](const auto& layer) {
+                       return layer->map().layer_digest;
+                     })->get());
+  for (const auto& group : packs.groups)
+    for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
+  for (auto& [layer, ranges] : packed) {
+    std::ranges::sort(ranges, {}, &ByteRange::offset);
+    std::vector<ByteRange> joined;
+    for (const auto& range : ranges) {
+      if (joined.empty() || joined.back().end() < range.offset)
+        joined.push_back(range);
+      else
+        joined.back().length = std::max(joined.back().end(), range.end()) - joined.back().offset;
+    }
+    ranges = std::move(joined);
+  }
+  for_each_file(*image.index().tree, [&](index::Nid file, const std::filesystem::path& folder, std::string_view name) {
+    bool is_named = false;
+    for (const auto& piece : content_of(image, file)) {
+      const auto ranges = packed.find(piece.stream);
+      if (ranges == packed.end()) continue;
+      const ByteRange stream_range{.offset = piece.stream_offset, .length = piece.length};
+      const auto found = std::ranges::upper_bound(ranges->second, stream_range.offset, {}, &ByteRange::end);
+      if (found == ranges->second.end() || !found->overlaps(stream_range)) continue;
+      if (!std::exchange(is_named, true)) paths_.push_back((folder / name).string());
+      shown_[piece.stream].push_back({.stream_range = stream_range,
+                                      .part = {.file = std::uint32_t(paths_.size() - 1),
+                                               .range = {.offset = piece.into, .length = piece.length}}});
+    }
+  });
+  for (auto& [layer, shown] : shown_)
+    std::ranges::sort(shown, {}, [](const Shown& one) { return one.stream_range.offset; });
+}
+
+std::vector<ShownPart> PackedFiles::parts_of(const LayerStream& layer, ByteRange stream_range) const {
+  std::vector<ShownPart> parts;
+  const auto shown = shown_.find(&layer);
+  if (shown == shown_.end()) return parts;
+  auto next = std::ranges::upper_bound(shown->second, stream_range.offset, {},
+                                       [](const Shown& one) { return one.stream_range.end(); });
+  for (; next != shown->second.end() && next->stream_range.offset < stream_range.end(); ++next) {
+    const auto seen = next->stream_range.common_with(stream_range);
+    if (seen.length == 0) continue;
+    parts.push_back({.file = next->part.file,
+                     .range = {.offset = next->part.range.offset + (seen.offset - next->stream_range.offset),
+                               .length = seen.length}});
+  }
+  return parts;
+}
+
+StartPages::StartPages(std::shared_ptr<ServedImage> image, std::filesystem::path dir)
+    : image_(std::move(image)), dir_(std::move(dir)) {
+  for (const auto& digest : image_->index().packs.layers)
+    layers_.push_back(std::ranges::find(image_->distinct_layers(), digest, [](const auto& layer) {
+                        return layer->map().layer_digest;
+                      })->get());
+  listening_ = image_->packs()->listen([this](const auto& group, const auto& pack) { begin(group, pack); });
+}
+
+StartPages::~StartPages() {
+  listening_.reset();
+  let_go();
+}
+
+void StartPages::begin(const index::StartGroup& group, const PackSource& pack) {
+  const std::lock_guard guard(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (const auto [known, is_new] = begun_.try_emplace(&group, now); !is_new) {
+    if (now - known->second < kBeginAgain || std::ranges::find(starts_, &group, &Start::group) != starts_.end()) return;
+    known->second = now;
+  }
+  starts_.insert(starts_.begin(), {.group = &group, .pack = pack.stream});
+  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+  changed_.notify_all();
+}
+
+bool StartPages::is_interrupted() {
+  const std::lock_guard guard(mutex_);
+  return interrupted_;
+}
+
+void StartPages::let_go() {
+  std::unique_lock lock(mutex_);
+  starts_.clear();
+  if (frames_) frames_->stop();
+  interrupted_ = reading_;
+  changed_.wait(lock, [&] { return !reading_; });
+  interrupted_ = false;
+}
+
+void StartPages::loop(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return !starts_.empty(); })) {
+    reading_ = true;
+    Reader reader(*this);
+    while (!starts_.empty() && !interrupted_) {
+      auto start = starts_.front();
+      if (!frames_) frames_ = std::make_shared<PiecesUnderWay>(Priority::kReadAhead, 1);
+      const auto frames = frames_;
+      lock.unlock();
+      bool more = true;
+      try {
+        if (!files_) files_.emplace(*image_);
+        more = go_on(start, *frames, reader);
+      } catch (const Cancelled&) {
+        more = false;
+      } catch (const std::exception& error) {
+        more = false;
+        log::info("start-up pack of {}: its pages are read when they are asked for: {}", start.group->name,
+                  error.what());
+      }
+      lock.lock();
+      if (!more) frames_.reset();  // it may have failed
+      const auto here = std::ranges::find(starts_, start.group, &Start::group);
+      if (here == starts_.end()) continue;
+      if (more)
+        *here = start;
+      else
+        starts_.erase(here);
+    }
+    lock.unlock();
+    reader.end();
+    lock.lock();
+    frames_.reset();
+    reading_ = false;
+    changed_.notify_all();
+  }
+}
+
+// One range of the pack. False if there is nothing more to do for this start.
+bool StartPages::go_on(Start& start, PiecesUnderWay& frames, Reader& reader) {
+  const auto& ranges = start.group->pack.ranges;
+  if (start.next_range == ranges.size()) return false;
+  const auto& range = ranges[start.next_range++];
+  const ByteRange in_pack{.offset = start.pack_offset, .length = range.stream_range.length};
+  start.pack_offset = in_pack.end();
+  const auto& layer = *layers_[range.layer];
+  if (!layer.is_readable(range.stream_range) && !start.pack->is_readable(in_pack)) {
+    frames.want(*start.pack, in_pack, 1);
+    frames.wait();
+  }
+  for (const auto& part : files_->parts_of(layer, range.stream_range))
+    if (!reader.read(files_->paths()[part.file], part.range)) return false;
+  return true;
+}
+
+}  // namespace varve::fuse
