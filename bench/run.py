@@ -2,9 +2,9 @@
 """The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
 
 Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
-index, many, warm, between, cold, packs, profile. Made images and trees are kept in --work and used again.
+index, many, warm, between, cold, packs, profile. Made images, trees and a history of what was measured are kept in --work.
 """
-import argparse, contextlib, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, contextlib, hashlib, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
 from touched import drop_caches, touched
@@ -253,13 +253,13 @@ class Bench:
         with self.copy_of(self.indexed()) as copy:
             with self.varve() as varve:
                 started = time.monotonic()
-                learned = varve.json("profile", "learn", f"oci:{copy}:latest")
+                learned = varve.json("profile", "learn", f"oci:{copy}:latest", "--budget", self.options.budget)
                 self.row("start-up packs", f"{learned['bytes'] / 1e6:.1f} MB in {len(learned['groups'])} groups", f"learnt in {time.monotonic() - started:.0f} s",
                          f"{learned['bytes'] / self.image_bytes:.2%} of the image (reach 3 %)")
             for path in self.layers:
                 read_all(path)
-            for label, code in PACKED_STARTS.items():
-                native = []
+            for label in self.options.starts.split(","):
+                native, code = [], PACKED_STARTS[label]
                 for _ in range(self.options.rounds):
                     drop_caches()
                     native.append(timed(in_tree(self.tree, code))[0])
@@ -270,7 +270,7 @@ class Bench:
 
     def packed_runs(self, copy, label, code, rate_mbit, rtt_ms, limit, packed):
         ways = {"without": ("--no-prefetch",), "with": ()}
-        times, last = {way: [] for way in ways}, {}
+        times, last, cpu = {way: [] for way in ways}, {}, {way: [] for way in ways}
         for _ in range(self.options.rounds):
             for way, options in ways.items():
                 with self.link(copy, rtt_ms, rate_mbit) as address, self.varve() as varve:
@@ -279,10 +279,13 @@ class Bench:
                         timed(in_tree(tree, code))
                         times[way].append(time.monotonic() - started)
                         last[way] = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
+                        cpu[way].append(cpu_seconds(varve.daemon_pid()))
         for way in ways:
             stats, fetched = last[way], last[way]["fetched_bytes"]
+            busy = fetched / (rate_mbit * 125_000 * 0.952) / statistics.median(times[way])
             self.row(f"cold {label}, {rate_mbit} Mbit/s {rtt_ms} ms, {way} packs, s", spread(times[way]),
-                     f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests", f"{statistics.median(times[way]) / limit:.2f}x the limit")
+                     f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests, link busy {busy:.0%}, daemon {statistics.median(cpu[way]):.2f} s of CPU",
+                     f"{statistics.median(times[way]) / limit:.2f}x the limit")
 
     def measure_profile(self):
         """The same cold start with and without the image's profile, in turn, over a link with more latency."""
@@ -300,7 +303,7 @@ class Bench:
 
     def profiled_runs(self, copy, label, code, mode):
         ways = {"without": ("--no-prefetch",), "with": ()}
-        times, last = {way: [] for way in ways}, {}
+        times, last, cpu = {way: [] for way in ways}, {}, {way: [] for way in ways}
         for _ in range(self.options.rounds):
             for way, options in ways.items():
                 with self.link(copy, self.options.profile_rtt_ms) as address, self.varve() as varve:
@@ -358,6 +361,8 @@ def main():
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default="index,many,warm,between,cold,packs,profile")
+    parser.add_argument("--starts", default=",".join(PACKED_STARTS), help="of the row packs")
+    parser.add_argument("--budget", default="3%", help="of its packs")
     parser.add_argument("--modes", default="kernel,fuse")
     parser.add_argument("--rate-mbit", type=float, default=1000)
     parser.add_argument("--rtt-ms", type=float, default=2)
@@ -375,7 +380,22 @@ def main():
     with bench.kept:
         for row in rows:
             getattr(bench, "measure_" + row)()
-    (bench.work / "results.json").write_text(json.dumps(bench.rows, indent=1))
+    compare_with_last(bench)
+
+
+def compare_with_last(bench):
+    """Keeps what was measured, and tells what the same image had the last time."""
+    history = bench.work / "history.jsonl"
+    image = hashlib.sha256((bench.layout / "index.json").read_bytes()).hexdigest()[:12] if bench.layers else ""
+    known = [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
+    version = subprocess.run(["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True).stdout.strip()
+    for what, figure, *_ in bench.rows:
+        before = next((row[1] for run in reversed(known) if run["image"] == image for row in run["rows"] if row[0] == what), None)
+        medians = [float(found[1]) for text in (before, figure) if text and (found := re.search(r"/ ([0-9.]+) /", text))]
+        if len(medians) == 2 and medians[0] > 0:
+            print(f"{what:58} {medians[1] / medians[0]:.2f}x of the last run's")
+    with open(history, "a") as file:
+        file.write(json.dumps({"version": version, "image": image, "when": int(time.time()), "load": os.getloadavg()[0], "rows": bench.rows}) + "\n")
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ void add_daemon_command(CLI::App& app, Context& context) {
       ->capture_default_str();
   command
       ->add_option("--read-ahead", arguments->options.read_ahead_kb,
-                   "KiB the kernel reads ahead in kernel mode; 0: its default (128)")
+                   "KiB the kernel reads ahead in kernel mode; 0: 8 if the image has packs, else its default (128)")
       ->check(CLI::Range(0u, 65'536u))
       ->capture_default_str();
   command

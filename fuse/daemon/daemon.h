@@ -27,7 +27,7 @@
 #include "fuse/daemon/lease_table.h"
 #include "fuse/daemon/look_ups.h"
 #include "fuse/daemon/opened_images.h"
-#include "fuse/daemon/stale_pages.h"
+#include "fuse/daemon/pages/stale_pages.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {

@@ -277,6 +277,8 @@ std::unique_lock<std::mutex> Daemon::hand_over() {
   std::unique_lock guard(changing_);
   refuse_if_stopping();
   write_record();
+  // A process of theirs that outlives this program would be nobody's.
+  images_.for_each([](const ImageMount& mount) { mount.mounted->end_start_pages(); });
   options_.descriptors->expect_successor();
   return guard;
 }

@@ -4,7 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "fuse/daemon/start_pages.h"
+#include "fuse/daemon/pages/start_pages.h"
 #include "fuse/mount/blob_operations.h"
 #include "fuse/mount/erofs_mount.h"
 #include "fuse/mount/fuse_channel.h"
@@ -215,8 +215,10 @@ void MountedImage::bring_start_pages() {
   if (image_->packs() && !start_pages_) start_pages_ = std::make_unique<StartPages>(image_, dir_);
 }
 
+void MountedImage::end_start_pages() { start_pages_.reset(); }
+
 void MountedImage::note_unmounted() {
-  start_pages_.reset();
+  end_start_pages();
   mounted_ = false;
 }
 

@@ -93,6 +93,7 @@ class MountedImage {
   // From now on what starts are about to read is brought into the page cache (start_pages.h). Nothing if the image has
   // no packs.
   void bring_start_pages();
+  void end_start_pages();
 
   // Throws std::system_error(EBUSY) if somebody is in it and not `detach`.
   void unmount(bool detach);

@@ -192,7 +192,8 @@ TEST_F(ProgramTest, TheExampleHasAllSettingsAndAllAreTaken) {
   configure(settings);
   const auto outcome = varve({"config", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const auto& one : nlohmann::json::parse(outcome.out).at("settings")) EXPECT_EQ(one["from"], "file") << one;
+  const auto told = nlohmann::json::parse(outcome.out);
+  for (const auto& one : told.at("settings")) EXPECT_EQ(one["from"], "file") << one;
 }
 
 TEST_F(ProgramTest, EachSettingIsAnOptionOrSaysWhatItIs) {

@@ -100,6 +100,18 @@ def a_crash_leaves_no_process(varve, image, mode):
 
 
 
+def another_program_finds_no_process(varve, image, mode):
+    """A start has just begun when another daemon takes the place of this one: the processes of the first have ended, and somebody has noticed."""
+    with varve.mounted(image, mode) as folder:
+        daemon = varve.daemon_pid()
+        before = len(children_of(daemon))
+        for name in ("upperlib", "baselib"):
+            Library(folder, name).begin()
+            varve.run("daemon", "--replace", check=True)
+            expect(varve.daemon_pid() == daemon, "the same process")
+            wait_until(lambda: len(children_of(daemon)) <= before, f"{mode}: processes that nobody waits for")
+
+
 def main():
     program.need_root(), program.need_fuse(), program.need_tools("ps")
     with program.work_folder() as work, program.Varve(work / "learner") as learner:
@@ -115,7 +127,7 @@ def main():
             with program.Varve(work / mode) as varve:
                 varve.work.mkdir()
                 (varve.work / "upperlib.pyc").write_bytes(test_learn.compiled(f"{test_learn.SITE}/upperlib/__init__.py", test_learn.LIBRARIES["upper-lib"]["upperlib/__init__.py"], 1_600_000_000))
-                for check in (a_start_finds_its_pages, nobody_who_declines_packs_gets_pages, it_is_in_nobodys_way, a_crash_leaves_no_process):
+                for check in (a_start_finds_its_pages, nobody_who_declines_packs_gets_pages, it_is_in_nobodys_way, a_crash_leaves_no_process, another_program_finds_no_process):
                     check(varve, image, mode)
                     varve.run("daemon", "--stop", "--force")
                     varve.run("images", "rm", "--force", image, check=True)

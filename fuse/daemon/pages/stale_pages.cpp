@@ -1,4 +1,4 @@
-#include "fuse/daemon/stale_pages.h"
+#include "fuse/daemon/pages/stale_pages.h"
 
 #include <fcntl.h>
 
@@ -14,8 +14,8 @@
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "fuse/control/control_protocol.h"
-#include "fuse/daemon/reread_mount.h"
-#include "fuse/daemon/shown_files.h"
+#include "fuse/daemon/pages/reread_mount.h"
+#include "fuse/daemon/pages/shown_files.h"
 #include "fuse/daemon/verify_streams.h"
 #include "fuse/mount/mount_table.h"
 

@@ -1,4 +1,4 @@
-#include "fuse/daemon/shown_files.h"
+#include "fuse/daemon/pages/shown_files.h"
 
 #include <algorithm>
 #include <unordered_set>

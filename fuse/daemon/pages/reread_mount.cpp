@@ -1,4 +1,4 @@
-#include "fuse/daemon/reread_mount.h"
+#include "fuse/daemon/pages/reread_mount.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "fuse/daemon/start_pages.h"
+#include "fuse/daemon/pages/start_pages.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -15,7 +15,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/unique_fd.h"
-#include "fuse/daemon/shown_files.h"
+#include "fuse/daemon/pages/shown_files.h"
 #include "fuse/mount/mount_child.h"
 
 namespace varve::fuse {
