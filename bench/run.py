@@ -252,8 +252,10 @@ class Bench:
         self.prepare_tree()
         with self.copy_of(self.indexed()) as copy:
             with self.varve() as varve:
+                varve.index(f"oci:{copy}:latest", timeout=1800)  # what a machine learns on it has indexed itself
                 started = time.monotonic()
-                learned = varve.json("profile", "learn", f"oci:{copy}:latest", "--budget", self.options.budget)
+                command = ("--", "python3", "-c", PACKED_STARTS[self.options.learn]) if self.options.learn else ()
+                learned = json.loads(varve.run("profile", "learn", "--json", f"oci:{copy}:latest", "--budget", self.options.budget, *command, check=True, timeout=3600).stdout)
                 self.row("start-up packs", f"{learned['bytes'] / 1e6:.1f} MB in {len(learned['groups'])} groups", f"learnt in {time.monotonic() - started:.0f} s",
                          f"{learned['bytes'] / self.image_bytes:.2%} of the image (reach 3 %)")
             for path in self.layers:
@@ -293,6 +295,7 @@ class Bench:
             with self.copy_of(self.indexed()) as copy:
                 with self.varve() as varve:
                     reference, profile = f"oci:{copy}:latest", varve.work / "start.profile"
+                    varve.index(reference, timeout=1800)
                     varve.run("profile", "record", reference, "-o", profile, "--", "/usr/bin/python3", "-c", code, check=True, timeout=1800)
                     attached = varve.json("profile", "attach", reference, profile)
                 self.row(f"profile of import {label}", f"{attached['bytes'] / 1e6:.0f} MB in {len(attached['spans'])} ranges", f"recorded in {attached['spans'][-1]['seconds']:.1f} s")
@@ -362,6 +365,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default="index,many,warm,between,cold,packs,profile")
     parser.add_argument("--starts", default=",".join(PACKED_STARTS), help="of the row packs")
+    parser.add_argument("--learn", choices=PACKED_STARTS, help="learnt for the row packs, besides what `profile learn` chooses by itself")
     parser.add_argument("--budget", default="3%", help="of its packs")
     parser.add_argument("--modes", default="kernel,fuse")
     parser.add_argument("--rate-mbit", type=float, default=1000)
