@@ -20,6 +20,7 @@
 #include "fuse/session/direct_entry.h"
 #include "fuse/session/image_user.h"
 #include "fuse/session/own_root.h"
+#include "fuse/session/own_streams.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/terminal.h"
@@ -127,6 +128,7 @@ class SessionEntry {
     settle_user(spec, session_, request_.user);
     spec.env = with_variables(spec.env, request_.env);
     ::umask(022);
+    if (ids_.is_root) take_own_device_streams();
     if (!request_.terminal) ::setpgid(0, 0);  // else a key reaches the command twice
     return session_.record.runtime == "none" ? run_direct(spec) : run_by_runtime(spec);
   }

@@ -20,6 +20,7 @@
 #include "core/base/log.h"
 #include "core/base/remove_tree.h"
 #include "core/base/scratch_file.h"
+#include "fuse/session/own_streams.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/session_devices.h"
 #include "fuse/session/session_ids.h"
@@ -478,6 +479,7 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
                      const SupervisorEvents& events) {
   keep_mounts_private();
   mount_own_proc();
+  if (job.ids.is_root) take_own_device_streams();
   const auto runtime = choose_for(job, inbox, lifeline, events);  // before anything of the image is looked at
   UniqueFd own_namespace;
   if (!job.own_ids.is_root) {

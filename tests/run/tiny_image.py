@@ -5,7 +5,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
 import layouts, tars  # noqa: E402
 
-TOOLS = ("sh", "cat", "id", "sleep", "ls", "touch", "env", "pwd", "od")
+TOOLS = ("sh", "cat", "id", "sleep", "ls", "touch", "env", "pwd", "od", "chmod")
 
 
 def expect(condition, what):
