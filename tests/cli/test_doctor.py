@@ -31,11 +31,13 @@ def plant(varve, work):
         f"the helper said password={SECRETS['named']} and {SECRETS['login']}", f"as Bearer {SECRETS['bearer']} it is refused"))) + "2026-11-23T00:00:09.000 info nothing\n")
 
 
-def doctor(varve, *words, status, **options):
-    """The document; the page and all else that was said are looked through, too."""
+def doctor(varve, *words, status=None, **options):
+    """The document; the page and all else that was said are looked through, too. `status`: None if it is by what is found."""
     page = varve.run("doctor", "--patience", "2", *words, timeout=120, **options)
     shown = varve.run("doctor", "--json", "--patience", "2", *words, timeout=120, **options)
-    expect((page.returncode, shown.returncode) == (status, status), f"exit {page.returncode}, {shown.returncode}: {page.stderr.decode()} {page.stdout.decode()}")
+    # What is found of this machine may come and go, beside other tests: little room, no runtime, no namespaces.
+    machine = status is None and shown.returncode == (3 if json.loads(shown.stdout)["findings"] else 0) and page.returncode in (0, 3)
+    expect(machine or (page.returncode, shown.returncode) == (status, status), f"exit {page.returncode}, {shown.returncode}: {page.stderr.decode()} {page.stdout.decode()} {shown.stdout.decode()}")
     for done in (page, shown):
         said = (done.stdout + done.stderr).decode()
         found = [name for name, secret in SECRETS.items() if secret in said or secret.replace("/", "\\/") in said]
@@ -52,9 +54,7 @@ def finding(document, text):
 
 
 def without_a_daemon(varve):
-    # This machine may have little room, or no runtime: what is found then is no fault of the page.
-    status = 3 if json.loads(varve.run("doctor", "--json").stdout)["findings"] else 0
-    document, page = doctor(varve, status=status)
+    document, page = doctor(varve)
     expect(document["daemon"]["state"] == "none" and document["status"]["daemon"] is None, f"{document['daemon']}")
     settings = {one["name"]: one for one in document["settings"]}
     expect(settings["daemon.store-size"]["value"] == "123MB" and settings["daemon.store-size"]["place"].endswith("varve.toml:5"), f"{settings}")
@@ -66,14 +66,13 @@ def without_a_daemon(varve):
     lines = document["log"][0]["lines"]
     expect(len(lines) == 5 and "registry.example" in lines[0] and "registry.example" in page, f"{lines}\n{page}")
     expect(document["kernel"]["release"] == os.uname().release and os.uname().release in page, page)
-    return status
 
 
-def with_a_daemon(varve, work, status):
+def with_a_daemon(varve, work):
     image = layouts.gzip_image(work / "small", [tars.Tar().file("a", b"b").bytes()])
     varve.index(image)
     with varve.mounted(image, "auto") as folder:
-        document, page = doctor(varve, status=status)
+        document, page = doctor(varve)
         expect(document["daemon"]["state"] == "runs" and [one["dir"] for one in document["status"]["mounts"]] == [folder], f"{document['status']}")
         expect("small" in page and "MODE" in page, page)
         pid = varve.daemon_pid()
@@ -127,9 +126,9 @@ def as_a_plain_user(varve, work):
 def main():
     with program.work_folder() as work, program.Varve(work) as varve:
         plant(varve, work)
-        status = without_a_daemon(varve)
+        without_a_daemon(varve)
         if os.path.exists("/dev/fuse"):
-            with_a_daemon(varve, work, status)
+            with_a_daemon(varve, work)
         if os.getuid() == 0:
             as_a_plain_user(varve, work)
             with_a_full_disk(varve, work)

@@ -58,11 +58,30 @@ bool is_plain(char c) {
          std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
 }
 
+// What dpkg installed is no target of gates, as nothing moves it; people import it all the same.
+std::vector<ProbeTarget> with_imports_of_dpkg(std::vector<ProbeTarget> targets, const packages::Inventory& inventory) {
+  if (inventory.interpreters.empty()) return targets;
+  const auto& python = inventory.interpreters.front();
+  for (const auto& one : inventory.distributions) {
+    if (one.source != packages::Source::kDpkg || !one.vendored_by.empty()) continue;
+    if (std::ranges::find(python.sites, one.site) == python.sites.end()) continue;
+    for (const auto& name : one.imports)
+      targets.push_back({.kind = ProbedKind::kImport,
+                         .name = name,
+                         .distribution = one.normalized,
+                         .python = python.executable,
+                         .object = name,
+                         .words = {},
+                         .kernel_spec = {}});
+  }
+  return targets;
+}
+
 std::vector<LearnedStart> imports(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
                                   const std::string& python, const LearnOptions& options) {
   const Wishes wishes(inventory, options.used);
   std::map<std::string, Wish> wanted;  // a name may be of several distributions
-  for (const auto& target : targets) {
+  for (const auto& target : with_imports_of_dpkg(targets, inventory)) {
     if (target.kind != ProbedKind::kImport || target.python != python) continue;
     if (!python::is_dotted_name(target.object) || printable(target.object) != target.object) continue;
     const auto wish = wishes.of(target);

@@ -29,8 +29,8 @@ struct LearnOptions {
 };
 
 // The image's Python, its kernels and its own command; then imports: those that sessions or notebooks do, most
-// sessions first, or without `used` those of the largest distributions. Of `targets` as probe_targets() finds them;
-// only what the image's first Python imports. Names that cannot be imported are left out.
+// sessions first, or without `used` those of the largest distributions. Of `targets` as probe_targets() finds them, and
+// what dpkg installed; only what the image's first Python imports. Names that cannot be imported are left out.
 std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
                                           const LearnOptions& options);
 

@@ -59,6 +59,19 @@ TEST(LearnedStarts, TheNameIsAWordOfItsOwnAndNeverCode) {
   EXPECT_EQ(start->words[3], "alpha");
 }
 
+TEST(LearnedStarts, WhatDpkgInstalledIsImportedThoughNoGateTriesIt) {
+  FakeImage image;
+  image.add({"alpha"});
+  auto inventory = packages::read_inventory(image.files);
+  auto targets = probe_targets(image.files, inventory, {});
+  std::erase_if(targets, [](const ProbeTarget& target) { return target.kind == ProbedKind::kImport; });
+  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {})), ElementsAre());
+  inventory.distributions.front().source = packages::Source::kDpkg;
+  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {})), ElementsAre("alpha"));
+  inventory.distributions.front().site = "opt/elsewhere";
+  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {})), ElementsAre());
+}
+
 TEST(LearnedStarts, WhatIsNoNameIsNotImported) {
   FakeImage image;
   image.add({"alpha"});
