@@ -21,8 +21,12 @@ def main():
         image = make_image(work / "image")
         varve.index(image)
         device = work / "null"  # as /dev/null is, which the others on this machine need
-        os.mknod(device, 0o20666, os.makedev(1, 3))
-        os.chmod(device, 0o666)
+        try:
+            os.mknod(device, 0o20666, os.makedev(1, 3))
+            os.chmod(device, 0o666)
+            open(device, "rb").close()
+        except OSError as error:
+            program.skip(f"no device can be made here: {error}")
         before = os.stat(device)
         # It reads the end of its input, writes, and tries to close the device to everybody.
         command = ("sh", "-c", "read line && exit 1; echo said || exit 2; chmod 600 /proc/self/fd/0; exit 3")
