@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a start is about to read is in the page cache before it is asked for, as the kernel tells it (mincore(2)); and nothing of that is in the way of an unmount, a daemon's
 end, a crash or a second start."""
-import contextlib, ctypes, mmap, os, signal, subprocess, sys, time
+import ctypes, mmap, os, signal, sys, time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "prune"))
@@ -23,7 +23,7 @@ def cached(path):
         pages = ctypes.create_string_buffer((size + 4095) // 4096)
         expect(LIBC.mincore(at, size, pages) == 0, "mincore")
         LIBC.munmap(at, size, None)
-    return [bool(page[0] & 1) if isinstance(page, bytes) else bool(page & 1) for page in pages.raw]
+    return [bool(page & 1) for page in pages.raw]
 
 
 def wait_until(true, what, seconds=30):
@@ -45,7 +45,7 @@ class Library:
 
 
 def children_of(pid):
-    return subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], stdout=subprocess.PIPE, text=True).stdout.split()
+    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
 
 
 def a_start_finds_its_pages(varve, image, mode):
@@ -113,7 +113,7 @@ def another_program_finds_no_process(varve, image, mode):
 
 
 def main():
-    program.need_root(), program.need_fuse(), program.need_tools("ps")
+    program.need_root(), program.need_fuse()
     with program.work_folder() as work, program.Varve(work / "learner") as learner:
         learner.work.mkdir()
         test_learn.BASE = Images(work / "base").base
