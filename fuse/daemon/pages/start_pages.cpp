@@ -117,16 +117,10 @@ class StartPages::Reader {
   Message message_;
 };
 
-PackedFiles::PackedFiles(const ServedImage& image) {
-  const auto& packs = image.index().packs;
+PackedFiles::PackedFiles(const ServedImage& image, const std::vector<const LayerStream*>& layers) {
   // What packs have of each layer, to leave other files out.
   std::unordered_map<const LayerStream*, std::vector<ByteRange>> packed;
-  std::vector<const LayerStream*> layers;
-  for (const auto& digest : packs.layers)
-    layers.push_back(std::ranges::find(image.distinct_layers(), digest, [](const auto& layer) {
-                       return layer->map().layer_digest;
-                     })->get());
-  for (const auto& group : packs.groups)
+  for (const auto& group : image.index().packs.groups)
     for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
   for (auto& [layer, ranges] : packed) {
     std::ranges::sort(ranges, {}, &ByteRange::offset);
@@ -225,7 +219,7 @@ void StartPages::loop(const std::stop_token& stop) {
       lock.unlock();
       bool more = true;
       try {
-        if (!files_) files_.emplace(*image_);
+        if (!files_) files_.emplace(*image_, layers_);
         more = go_on(start, *frames, reader);
       } catch (const Cancelled&) {
         more = false;

@@ -35,7 +35,8 @@ struct ShownPart {
 class PackedFiles {
  public:
   // Walks the whole tree: some 50 ms for 100,000 files.
-  explicit PackedFiles(const ServedImage& image);
+  // `layers`: by number in the list of packs.
+  PackedFiles(const ServedImage& image, const std::vector<const LayerStream*>& layers);
   // Below the root of the tree.
   const std::vector<std::string>& paths() const { return paths_; }
   // In the order of the stream; none where no file shows the range.
