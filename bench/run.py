@@ -41,6 +41,11 @@ def ratio(measured, yardstick):
     return statistics.median(measured) / statistics.median(yardstick)
 
 
+def link_seconds(content_bytes, rate_mbit):
+    """How long the link is busy with them, headers of its packets included."""
+    return content_bytes / (rate_mbit * 125_000 * 0.952)
+
+
 def in_tree(tree, code):
     return ["bwrap", "--ro-bind", tree, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--unshare-pid", "--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin",
             "--setenv", "PYTHONDONTWRITEBYTECODE", "1", "/usr/bin/python3", "-c", code]
@@ -242,7 +247,7 @@ class Bench:
                     stats = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
                     memory = memory_of(varve.daemon_pid())
                     cpu.append(cpu_seconds(varve.daemon_pid()))
-        link = stats["fetched_bytes"] / (self.options.rate_mbit * 1e6 / 8 * 0.952)
+        link = link_seconds(stats["fetched_bytes"], self.options.rate_mbit)
         reach = "reach 2.0" if label != "torch" else "reach 2.5"
         self.row(f"cold import {label}, {mode} mode, s", spread(times), f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, mount {spread(mounts)}", f"{statistics.median(times) / limit:.2f}x the limit ({reach})")
         self.row("  of which", f"link busy {link:.2f} s", f"daemon {statistics.median(cpu):.2f} s of CPU", f"daemon {memory} MiB now / peak (reach 200)")
@@ -284,7 +289,7 @@ class Bench:
                         cpu[way].append(cpu_seconds(varve.daemon_pid()))
         for way in ways:
             stats, fetched = last[way], last[way]["fetched_bytes"]
-            busy = fetched / (rate_mbit * 125_000 * 0.952) / statistics.median(times[way])
+            busy = link_seconds(fetched, rate_mbit) / statistics.median(times[way])
             self.row(f"cold {label}, {rate_mbit} Mbit/s {rtt_ms} ms, {way} packs, s", spread(times[way]),
                      f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests, link busy {busy:.0%}, daemon {statistics.median(cpu[way]):.2f} s of CPU",
                      f"{statistics.median(times[way]) / limit:.2f}x the limit")
@@ -306,7 +311,7 @@ class Bench:
 
     def profiled_runs(self, copy, label, code, mode):
         ways = {"without": ("--no-prefetch",), "with": ()}
-        times, last, cpu = {way: [] for way in ways}, {}, {way: [] for way in ways}
+        times, last = {way: [] for way in ways}, {}
         for _ in range(self.options.rounds):
             for way, options in ways.items():
                 with self.link(copy, self.options.profile_rtt_ms) as address, self.varve() as varve:

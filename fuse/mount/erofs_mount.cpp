@@ -63,10 +63,9 @@ class ParameterPath {
 };
 
 // Opens the devices, files that this very process serves. 0 or an errno.
-int create(int context, std::vector<int> needed) {
-  needed.push_back(context);
+int create(int context, std::span<const int> needed) {
   return MountChild(
-             std::move(needed),
+             needed,
              [context] { return ::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0 ? 0 : errno; })
       .wait();
 }
@@ -86,9 +85,9 @@ UniqueFd make_mount(const ErofsMountRequest& request) {
     if (::fsconfig(context.get(), FSCONFIG_SET_STRING, "device", devices.back().c_str(), 0) != 0)
       fail_with_kernel_message(context.get(), request.tree_file);
   }
-  std::vector<int> needed{source.fd()};
+  std::vector<int> needed{context.get(), source.fd()};
   for (const auto& device : devices) needed.push_back(device.fd());
-  errno = create(context.get(), std::move(needed));
+  errno = create(context.get(), needed);
   if (errno != 0) fail_with_kernel_message(context.get(), request.tree_file);
   UniqueFd mount(::fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   if (!mount) fail_with_kernel_message(context.get(), request.tree_file);

@@ -65,6 +65,8 @@ class ImagePacks {
   // Appends the piece, or what it falls into.
   void find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces);
 
+  // By number in the list of packs.
+  const std::vector<LayerStream*>& layers() const { return layer_streams_; }
   // Streams of the packs that are used, in no order.
   std::vector<std::shared_ptr<LayerStream>> streams() const;
   // Of all streams, since each was opened for this image.

@@ -5,13 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/inherited.h"
 #include "core/base/log.h"
 
 namespace varve::fuse {
@@ -22,21 +22,9 @@ using namespace std::chrono_literals;
 // A read is let go when its process is killed, but by a daemon that serves no more: the one after it does.
 constexpr auto kLongestEnd = 2s;
 
-// `kept`: in order.
-void close_all_but(const std::vector<int>& kept) {
-  unsigned next = STDERR_FILENO + 1;
-  for (const int fd : kept) {
-    if (fd < int(next)) continue;
-    if (fd > int(next)) ::close_range(next, unsigned(fd) - 1, 0);
-    next = unsigned(fd) + 1;
-  }
-  ::close_range(next, ~0u, 0);
-}
-
 }  // namespace
 
-MountChild::MountChild(std::vector<int> kept, const std::function<int()>& body) {
-  std::ranges::sort(kept);
+MountChild::MountChild(std::span<const int> kept, const std::function<int()>& body) {
   const pid_t daemon = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) fail_errno("start a process that looks into a mount");

@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <vector>
+#include <span>
 
 namespace varve::fuse {
 
@@ -14,7 +14,7 @@ class MountChild {
   // `body` runs in the child and returns its exit status. The child is a fork of a process with threads: it may neither
   // allocate nor lock nor throw. Of the daemon's descriptors it has `kept` alone (-1 is none). Throws
   // std::system_error.
-  MountChild(std::vector<int> kept, const std::function<int()>& body);
+  MountChild(std::span<const int> kept, const std::function<int()>& body);
   ~MountChild();  // kills it, if it was not waited for; does not wait for long where it hangs
   MountChild(const MountChild&) = delete;
   MountChild& operator=(const MountChild&) = delete;

@@ -1,36 +1,22 @@
 #!/usr/bin/python3
 """What a start is about to read is in the page cache before it is asked for, as the kernel tells it (mincore(2)); and nothing of that is in the way of an unmount, a daemon's
 end, a crash or a second start."""
-import ctypes, mmap, os, signal, sys, time
+import os, signal, sys, time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "prune"))
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPOSITORY / "tests/prune"), str(REPOSITORY / "bench")]
 from images import Images, expect  # noqa: E402
+from machine import wait_for  # noqa: E402
+from touched import pages_of  # noqa: E402
 import program, test_learn  # noqa: E402
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.mmap.restype, LIBC.mmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-LIBC.mincore.argtypes = LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 COMPILED = f"cpython-{sys.version_info.major}{sys.version_info.minor}.pyc"
 
 
 def cached(path):
     """Whether each page of the file is in the page cache; looking brings none."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        at = LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
-        expect(at != ctypes.c_void_p(-1).value, "mmap")
-        pages = ctypes.create_string_buffer((size + 4095) // 4096)
-        expect(LIBC.mincore(at, size, pages) == 0, "mincore")
-        LIBC.munmap(at, size, None)
-    return [bool(page & 1) for page in pages.raw]
-
-
-def wait_until(true, what, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        expect(time.monotonic() < end, what)
-        time.sleep(0.02)
+    return [bool(page & 1) for page in pages_of(path)]
 
 
 class Library:
@@ -53,18 +39,18 @@ def a_start_finds_its_pages(varve, image, mode):
         upper, base = Library(folder, "upperlib"), Library(folder, "baselib")
         expect(not any(cached(upper.compiled)), "nothing is read because an image is mounted")
         upper.begin()
-        wait_until(lambda: all(cached(upper.compiled)), f"{mode}: a byte of the trigger brings all that the start reads")
+        wait_for(f"{mode}: a byte of the trigger brings all that the start reads", lambda: all(cached(upper.compiled)))
         expect(not any(cached(base.compiled)) and not any(cached(upper.source)), f"{mode}: no other start's, and nothing that a start does not read")
         expect(upper.compiled.read_bytes()[16:] == (varve.work / "upperlib.pyc").read_bytes()[16:], f"{mode}: the bytes are right")
         daemon = varve.daemon_pid()
-        wait_until(lambda: len(children_of(daemon)) <= 1, "the process that brought them has ended, but for a keeper")
+        wait_for("the process that brought them has ended, but for a keeper", lambda: len(children_of(daemon)) <= 1)
     # All is here now: the next mount's pages come from the disk, as soon.
     with varve.mounted(image, mode) as folder:
         upper = Library(folder, "upperlib")
         if any(cached(upper.compiled)):
             return  # the kernel mode's mount was kept
         upper.begin()
-        wait_until(lambda: all(cached(upper.compiled)), f"{mode}: the same from the store")
+        wait_for(f"{mode}: the same from the store", lambda: all(cached(upper.compiled)))
 
 
 def nobody_who_declines_packs_gets_pages(varve, image, mode):
@@ -92,12 +78,11 @@ def a_crash_leaves_no_process(varve, image, mode):
         daemon = varve.daemon_pid()
         Library(folder, "upperlib").begin()
         os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: varve.daemon_pid() not in (None, daemon), "another goes on")
+        wait_for("another goes on", lambda: varve.daemon_pid() not in (None, daemon))
         upper, base = Library(folder, "upperlib"), Library(folder, "baselib")
         expect(upper.compiled.read_bytes()[16:] == (varve.work / "upperlib.pyc").read_bytes()[16:], "right bytes after a crash")
         base.begin()
-        wait_until(lambda: all(cached(base.compiled)), "and starts find their pages")
-
+        wait_for("starts find their pages", lambda: all(cached(base.compiled)))
 
 
 def another_program_finds_no_process(varve, image, mode):
@@ -109,7 +94,7 @@ def another_program_finds_no_process(varve, image, mode):
             Library(folder, name).begin()
             varve.run("daemon", "--replace", check=True)
             expect(varve.daemon_pid() == daemon, "the same process")
-            wait_until(lambda: len(children_of(daemon)) <= before, f"{mode}: processes that nobody waits for")
+            wait_for(f"{mode}: processes that nobody waits for", lambda: len(children_of(daemon)) <= before)
 
 
 def main():

@@ -14,6 +14,11 @@ def run(varve, device, *words):
     return done.returncode, done.stderr.decode(errors="replace")
 
 
+def expect_as_it_was(device, what):
+    found = os.stat(device)
+    expect((found.st_uid, found.st_gid, found.st_mode) == (0, 0, 0o20666), f"{what}: the device is the session's: {found}")
+
+
 def main():
     program.need_root(), program.need_fuse()
     with program.work_folder() as work, program.Varve(work / "machine") as varve:
@@ -27,7 +32,6 @@ def main():
             open(device, "rb").close()
         except OSError as error:
             program.skip(f"no device can be made here: {error}")
-        before = os.stat(device)
         # It reads the end of its input, writes, and tries to close the device to everybody.
         command = ("sh", "-c", "read line && exit 1; echo said || exit 2; chmod 600 /proc/self/fd/0; exit 3")
         for runtime in ("runc", "crun", "none"):
@@ -38,13 +42,11 @@ def main():
                     print(f"skipped: {what}: {said.strip().splitlines()[-1][:200]}", flush=True)
                     continue
                 expect(status == 3, f"{what}: exit {status}: {said}")
-                after = os.stat(device)
-                expect((after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode), f"{what}: the device is the session's: {after}")
+                expect_as_it_was(device, what)
                 varve.run("run", "-d", "--name", "lab", "--runtime", runtime, *options, image, "--", "sleep", "1000", check=True)
                 status, said = run(varve, device, "session", "exec", "lab", "--", *command)
-                after = os.stat(device)
                 expect(status == 3, f"{what}, exec: exit {status}: {said}")
-                expect((after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode), f"{what}, exec: the device is the session's: {after}")
+                expect_as_it_was(device, f"{what}, exec")
                 varve.run("session", "stop", "--time", "1", "lab", check=True)
                 varve.run("session", "rm", "lab", check=True)
 

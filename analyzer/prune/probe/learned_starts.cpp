@@ -36,12 +36,12 @@ class Wishes {
     for (const auto& one : used->distributions) uses_.emplace(one.name, &one);
   }
 
-  Wish of(const ProbeTarget& target) const {
+  Wish of(const std::string& distribution, const std::string& name) const {
     Wish wish;
-    if (const auto bytes = bytes_.find(target.distribution); bytes != bytes_.end()) wish.bytes = bytes->second;
-    const auto use = uses_.find(target.distribution);
+    if (const auto bytes = bytes_.find(distribution); bytes != bytes_.end()) wish.bytes = bytes->second;
+    const auto use = uses_.find(distribution);
     if (use == uses_.end()) return wish;
-    if (const auto module = use->second->modules.find(target.object); module != use->second->modules.end())
+    if (const auto module = use->second->modules.find(name); module != use->second->modules.end())
       wish.sessions = module->second;
     wish.of_distribution = usage::used_in(*use->second);
     wish.notebooks = use->second->notebooks;
@@ -58,37 +58,30 @@ bool is_plain(char c) {
          std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
 }
 
-// What dpkg installed is no target of gates, as nothing moves it; people import it all the same.
-std::vector<ProbeTarget> with_imports_of_dpkg(std::vector<ProbeTarget> targets, const packages::Inventory& inventory) {
-  if (inventory.interpreters.empty()) return targets;
-  const auto& python = inventory.interpreters.front();
-  for (const auto& one : inventory.distributions) {
-    if (one.source != packages::Source::kDpkg || !one.vendored_by.empty()) continue;
-    if (std::ranges::find(python.sites, one.site) == python.sites.end()) continue;
-    for (const auto& name : one.imports)
-      targets.push_back({.kind = ProbedKind::kImport,
-                         .name = name,
-                         .distribution = one.normalized,
-                         .python = python.executable,
-                         .object = name,
-                         .words = {},
-                         .kernel_spec = {}});
-  }
-  return targets;
+// Of the image's first Python.
+bool is_on_path(const packages::Inventory& inventory, const std::string& site) {
+  if (inventory.interpreters.empty()) return false;
+  const auto& sites = inventory.interpreters.front().sites;
+  return std::ranges::find(sites, site) != sites.end();
 }
 
 std::vector<LearnedStart> imports(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
                                   const std::string& python, const LearnOptions& options) {
   const Wishes wishes(inventory, options.used);
   std::map<std::string, Wish> wanted;  // a name may be of several distributions
-  for (const auto& target : with_imports_of_dpkg(targets, inventory)) {
-    if (target.kind != ProbedKind::kImport || target.python != python) continue;
-    if (!python::is_dotted_name(target.object) || printable(target.object) != target.object) continue;
-    const auto wish = wishes.of(target);
-    if (options.used != nullptr && !wish.is_used()) continue;
-    auto& best = wanted[target.object];
+  const auto want = [&](const std::string& distribution, const std::string& name) {
+    if (!python::is_dotted_name(name) || printable(name) != name) return;
+    const auto wish = wishes.of(distribution, name);
+    if (options.used != nullptr && !wish.is_used()) return;
+    auto& best = wanted[name];
     best = std::max(best, wish);
-  }
+  };
+  for (const auto& target : targets)
+    if (target.kind == ProbedKind::kImport && target.python == python) want(target.distribution, target.object);
+  // What dpkg installed is no target of gates, as nothing moves it; people import it all the same.
+  for (const auto& one : inventory.distributions)
+    if (one.source == packages::Source::kDpkg && one.vendored_by.empty() && is_on_path(inventory, one.site))
+      for (const auto& name : one.imports) want(one.normalized, name);
   std::vector<std::pair<std::string, Wish>> ordered(wanted.begin(), wanted.end());
   std::ranges::stable_sort(ordered, std::greater(), [](const auto& one) { return one.second; });
   std::vector<LearnedStart> starts;

@@ -93,7 +93,7 @@ void reread_mount(const std::filesystem::path& mount, const std::vector<FilePart
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_errno("make a pipe");
   const UniqueFd from(ends[0]);
   UniqueFd to(ends[1]);
-  const MountChild child({to.get()}, [&, to = to.get()] {
+  const MountChild child(std::array{to.get()}, [&, to = to.get()] {
     for (std::size_t part = 0; part < parts.size(); ++part) send_part(to, paths[part].c_str(), parts[part].range);
     return 0;
   });

@@ -108,7 +108,7 @@ class StartPages::Reader {
     const UniqueFd from(ends[1]);
     ::setsockopt(to_.get(), SOL_SOCKET, SO_SNDBUF, &kQueueBytes, sizeof kQueueBytes);
     const auto dir = pages_.dir_.string();
-    child_.emplace(std::vector{from.get()}, [&, from = from.get()] { return read_ahead_loop(from, dir.c_str()); });
+    child_.emplace(std::array{from.get()}, [&, from = from.get()] { return read_ahead_loop(from, dir.c_str()); });
   }
 
   StartPages& pages_;
@@ -117,7 +117,8 @@ class StartPages::Reader {
   Message message_;
 };
 
-PackedFiles::PackedFiles(const ServedImage& image, const std::vector<const LayerStream*>& layers) {
+PackedFiles::PackedFiles(const ServedImage& image) {
+  const auto& layers = image.packs()->layers();
   // What packs have of each layer, to leave other files out.
   std::unordered_map<const LayerStream*, std::vector<ByteRange>> packed;
   for (const auto& group : image.index().packs.groups)
@@ -169,10 +170,6 @@ std::vector<ShownPart> PackedFiles::parts_of(const LayerStream& layer, ByteRange
 
 StartPages::StartPages(std::shared_ptr<ServedImage> image, std::filesystem::path dir)
     : image_(std::move(image)), dir_(std::move(dir)) {
-  for (const auto& digest : image_->index().packs.layers)
-    layers_.push_back(std::ranges::find(image_->distinct_layers(), digest, [](const auto& layer) {
-                        return layer->map().layer_digest;
-                      })->get());
   listening_ = image_->packs()->listen([this](const auto& group, const auto& pack) { begin(group, pack); });
 }
 
@@ -219,7 +216,7 @@ void StartPages::loop(const std::stop_token& stop) {
       lock.unlock();
       bool more = true;
       try {
-        if (!files_) files_.emplace(*image_, layers_);
+        if (!files_) files_.emplace(*image_);
         more = go_on(start, *frames, reader);
       } catch (const Cancelled&) {
         more = false;
@@ -253,7 +250,7 @@ bool StartPages::go_on(Start& start, PiecesUnderWay& frames, Reader& reader) {
   const auto& range = ranges[start.next_range++];
   const ByteRange in_pack{.offset = start.pack_offset, .length = range.stream_range.length};
   start.pack_offset = in_pack.end();
-  const auto& layer = *layers_[range.layer];
+  const auto& layer = *image_->packs()->layers()[range.layer];
   if (!layer.is_readable(range.stream_range) && !start.pack->is_readable(in_pack)) {
     frames.want(*start.pack, in_pack, 1);
     frames.wait();

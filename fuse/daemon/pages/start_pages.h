@@ -35,8 +35,7 @@ struct ShownPart {
 class PackedFiles {
  public:
   // Walks the whole tree: some 50 ms for 100,000 files.
-  // `layers`: by number in the list of packs.
-  PackedFiles(const ServedImage& image, const std::vector<const LayerStream*>& layers);
+  explicit PackedFiles(const ServedImage& image);
   // Below the root of the tree.
   const std::vector<std::string>& paths() const { return paths_; }
   // In the order of the stream; none where no file shows the range.
@@ -79,8 +78,7 @@ class StartPages {
 
   const std::shared_ptr<ServedImage> image_;
   const std::filesystem::path dir_;
-  std::vector<const LayerStream*> layers_;  // by number in the list of packs
-  std::optional<PackedFiles> files_;        // of the thread alone
+  std::optional<PackedFiles> files_;  // of the thread alone
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
