@@ -23,6 +23,11 @@ void FakeLayerStream::set(Mode mode) {
   mode_ = mode;
 }
 
+void FakeLayerStream::keep_what_comes() {
+  const std::lock_guard guard(mutex_);
+  keeps_ = true;
+}
+
 void FakeLayerStream::arrive() {
   std::vector<Done> waiting;
   {
@@ -56,16 +61,7 @@ std::size_t FakeLayerStream::wishes() {
 
 std::vector<ByteRange> FakeLayerStream::wished() {
   const std::lock_guard guard(mutex_);
-  auto sorted = wished_;
-  std::ranges::sort(sorted, {}, &ByteRange::offset);
-  std::vector<ByteRange> joined;
-  for (const auto& range : sorted) {
-    if (joined.empty() || joined.back().end() < range.offset)
-      joined.push_back(range);
-    else
-      joined.back().length = std::max(joined.back().end(), range.end()) - joined.back().offset;
-  }
-  return joined;
+  return joined_ranges(wished_);
 }
 
 void FakeLayerStream::cut_into_spans(std::uint64_t span_bytes) {
@@ -76,9 +72,11 @@ void FakeLayerStream::cut_into_spans(std::uint64_t span_bytes) {
   }
 }
 
-bool FakeLayerStream::is_readable(ByteRange) const {
+bool FakeLayerStream::is_readable(ByteRange stream_range) const {
   const std::lock_guard guard(mutex_);
-  return mode_ == Mode::kHere;
+  return mode_ == Mode::kHere || std::ranges::any_of(kept_, [&](const ByteRange& kept) {
+           return kept.offset <= stream_range.offset && kept.end() >= stream_range.end();
+         });
 }
 
 void FakeLayerStream::ensure(ByteRange stream_range, fuse::Priority, Done done) {
@@ -93,6 +91,10 @@ void FakeLayerStream::ensure(ByteRange stream_range, fuse::Priority, Done done) 
     changed_.notify_all();
     if (mode_ == Mode::kHeld) return waiting_.push_back(std::move(done));
     if (mode_ == Mode::kFailing) error = std::make_exception_ptr(TemporaryError(message_));
+    if (keeps_ && !error) {
+      kept_.push_back(stream_range);
+      kept_ = joined_ranges(std::move(kept_));
+    }
   }
   done(error);
 }
@@ -120,7 +122,7 @@ void FakeLayerStream::read(std::uint64_t stream_offset, std::span<std::byte> int
 }
 
 bool FakeLayerStream::read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) {
-  if (!is_readable({})) return false;
+  if (!is_readable({stream_offset, into.size()})) return false;
   read_file(stream_offset, into);
   return true;
 }

@@ -19,6 +19,8 @@ class FakeLayerStream final : public fuse::LayerStream {
   void set_here() { set(Mode::kHere); }
   void set_missing() { set(Mode::kMissing); }
   void hold() { set(Mode::kHeld); }
+  // From now on what was wanted while it was missing stays here.
+  void keep_what_comes();
   // What waits arrives, and later wishes are served at once.
   void arrive();
   // What waits fails, and everything later too.
@@ -59,6 +61,8 @@ class FakeLayerStream final : public fuse::LayerStream {
   std::vector<Done> waiting_;
   std::size_t wishes_ = 0;
   std::vector<ByteRange> wished_;
+  bool keeps_ = false;
+  std::vector<ByteRange> kept_;  // joined
   std::uint64_t present_bytes_ = 0;
 };
 

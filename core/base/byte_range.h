@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace varve {
 
@@ -23,5 +24,18 @@ struct ByteRange {
   bool overlaps(ByteRange other) const { return common_with(other).length > 0; }
   bool operator==(const ByteRange&) const = default;
 };
+
+// The same bytes in order, each once: what overlaps or touches is one range.
+inline std::vector<ByteRange> joined_ranges(std::vector<ByteRange> ranges) {
+  std::ranges::sort(ranges, {}, &ByteRange::offset);
+  std::vector<ByteRange> joined;
+  for (const auto& range : ranges) {
+    if (joined.empty() || joined.back().end() < range.offset)
+      joined.push_back(range);
+    else
+      joined.back().length = std::max(joined.back().end(), range.end()) - joined.back().offset;
+  }
+  return joined;
+}
 
 }  // namespace varve

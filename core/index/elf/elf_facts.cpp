@@ -252,36 +252,32 @@ class ElfFactsReader::Impl {
     keeps_head_ = false;
   }
 
-  void read_header(ByteView header) {
-    facts_.type = format_.number<std::uint16_t>(header, 16);
-    facts_.machine = format_.number<std::uint16_t>(header, 18);
-    const auto tail = format_.is_64 ? std::size_t(52) : std::size_t(40);  // where e_ehsize lies
-    want_sections(format_.word(header, 40, 32), format_.number<std::uint16_t>(header, tail + 6),
-                  format_.number<std::uint16_t>(header, tail + 8), format_.number<std::uint16_t>(header, tail + 10));
-
-    const auto offset = format_.word(header, 32, 28);
-    const auto entry_bytes = format_.number<std::uint16_t>(header, tail + 2);
-    const auto count = format_.number<std::uint16_t>(header, tail + 4);
-    if (offset == 0 || count == 0) {
+  void read_header(ByteView bytes) {
+    const auto header = header_of(format_, bytes);
+    facts_.type = header.type;
+    facts_.machine = header.machine;
+    want_sections(header);
+    if (header.segments_at == 0 || header.segment_count == 0) {
       keeps_head_ = false;
       return;
     }
-    if (entry_bytes != format_.segment_bytes()) return stop("program headers of an unknown size");
-    if (count == PN_XNUM || count > kMaxSegments) return stop("more than 4096 program headers");
-    const ByteRange range{offset, count * format_.segment_bytes()};
+    if (header.segment_bytes != format_.segment_bytes()) return stop("program headers of an unknown size");
+    if (header.segment_count == PN_XNUM || header.segment_count > kMaxSegments)
+      return stop("more than 4096 program headers");
+    const ByteRange range{header.segments_at, header.segment_count * format_.segment_bytes()};
     if (!range.fits_in(size_)) return stop("program headers outside the file");
     if (!want(Table::kSegments, range)) return stop("program headers inside the header");
   }
 
-  void want_sections(std::uint64_t offset, std::uint16_t entry_bytes, std::uint16_t count, std::uint16_t names) {
-    if (offset == 0) return;
-    if (entry_bytes != format_.section_bytes()) return damaged("section headers of an unknown size");
-    sections_offset_ = offset;
-    section_count_ = count;
-    names_section_ = names;
-    if (count == 0 || names == SHN_XINDEX) {
+  void want_sections(const ElfHeader& header) {
+    if (header.sections_at == 0) return;
+    if (header.section_bytes != format_.section_bytes()) return damaged("section headers of an unknown size");
+    sections_offset_ = header.sections_at;
+    section_count_ = header.section_count;
+    names_section_ = header.names_section;
+    if (section_count_ == 0 || names_section_ == SHN_XINDEX) {
       // The first section header says how many they are.
-      const ByteRange first{offset, format_.section_bytes()};
+      const ByteRange first{sections_offset_, format_.section_bytes()};
       if (!first.fits_in(size_) || !want(Table::kFirstSection, first)) damaged("section headers outside the file");
       return;
     }
@@ -366,8 +362,9 @@ class ElfFactsReader::Impl {
     const auto dynamic = dynamic_section_of(format_, table);
     if (dynamic.too_many_needed) damaged("more than 4096 needed libraries");
     if (!dynamic.texts.empty()) {
-      if (dynamic.strings_address && dynamic.strings_bytes)
-        want_texts(dynamic.texts, *dynamic.strings_address, *dynamic.strings_bytes);
+      const auto strings = dynamic.value(DT_STRTAB), bytes = dynamic.value(DT_STRSZ);
+      if (strings && bytes)
+        want_texts(dynamic.texts, *strings, *bytes);
       else
         damaged("a dynamic section without string table");
     }

@@ -123,17 +123,7 @@ PackedFiles::PackedFiles(const ServedImage& image) {
   std::unordered_map<const LayerStream*, std::vector<ByteRange>> packed;
   for (const auto& group : image.index().packs.groups)
     for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
-  for (auto& [layer, ranges] : packed) {
-    std::ranges::sort(ranges, {}, &ByteRange::offset);
-    std::vector<ByteRange> joined;
-    for (const auto& range : ranges) {
-      if (joined.empty() || joined.back().end() < range.offset)
-        joined.push_back(range);
-      else
-        joined.back().length = std::max(joined.back().end(), range.end()) - joined.back().offset;
-    }
-    ranges = std::move(joined);
-  }
+  for (auto& [layer, ranges] : packed) ranges = joined_ranges(std::move(ranges));
   for_each_file(*image.index().tree, [&](index::Nid file, const std::filesystem::path& folder, std::string_view name) {
     bool is_named = false;
     for (const auto& piece : content_of(image, file)) {

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -34,6 +35,16 @@ struct ElfFormat {
   std::size_t section_bytes() const { return is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr); }
 };
 
+struct ElfHeader {
+  std::uint16_t type = 0, machine = 0;             // e_type, e_machine
+  std::uint64_t segments_at = 0, sections_at = 0;  // in the file
+  std::uint16_t segment_bytes = 0, segment_count = 0;
+  std::uint16_t section_bytes = 0, section_count = 0;
+  std::uint16_t names_section = 0;
+};
+// `header` has header_bytes().
+ElfHeader header_of(const ElfFormat& format, ByteView header);
+
 struct ElfSegment {
   std::uint32_t type = 0, flags = 0;  // PT_…, PF_…
   ByteRange in_file;
@@ -48,9 +59,14 @@ struct DynamicText {
   std::uint64_t offset = 0;  // in the string table
 };
 struct DynamicSection {
-  std::optional<std::uint64_t> strings_address, strings_bytes;
-  std::vector<DynamicText> texts;  // kMaxNeededLibraries at most, in order; of others the last
+  std::map<std::uint64_t, std::uint64_t> values;  // by tag, of those that a loader looks at; of several the last
+  std::vector<DynamicText> texts;                 // kMaxNeededLibraries at most, in order; of others the last
   bool too_many_needed = false;
+
+  std::optional<std::uint64_t> value(std::uint64_t tag) const {
+    const auto found = values.find(tag);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  }
 };
 DynamicSection dynamic_section_of(const ElfFormat& format, ByteView table);
 

@@ -1,0 +1,121 @@
+#include "core/index/elf/library_layout.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/index/elf/internal/elf_tables.h"
+
+namespace varve::index {
+namespace {
+
+constexpr ElfFormat kFormat{.is_64 = true, .big_endian = false};
+// Of a table that does not say how long it is and has none behind it.
+constexpr std::uint64_t kUnknownTableBytes = 4096;
+
+struct TableTags {
+  std::uint64_t address;
+  std::uint64_t bytes;  // DT_NULL: it does not say
+};
+constexpr auto kTables = std::to_array<TableTags>({{DT_HASH, DT_NULL},
+                                                   {DT_GNU_HASH, DT_NULL},
+                                                   {DT_SYMTAB, DT_NULL},
+                                                   {DT_STRTAB, DT_STRSZ},
+                                                   {DT_VERSYM, DT_NULL},
+                                                   {DT_VERNEED, DT_NULL},
+                                                   {DT_VERDEF, DT_NULL},
+                                                   {DT_RELA, DT_RELASZ},
+                                                   {DT_REL, DT_RELSZ},
+                                                   {DT_RELR, DT_RELRSZ},
+                                                   {DT_JMPREL, DT_PLTRELSZ}});
+
+}  // namespace
+
+std::optional<LibraryLayout> LibraryLayout::of(ByteView head, std::uint64_t file_bytes) {
+  if (head.size() < kFormat.header_bytes() || !as_text(head).starts_with(ELFMAG) ||
+      std::uint8_t(head[EI_CLASS]) != ELFCLASS64 || std::uint8_t(head[EI_DATA]) != ELFDATA2LSB)
+    return std::nullopt;
+  const auto header = header_of(kFormat, head);
+  if ((header.type != ET_EXEC && header.type != ET_DYN) || header.segment_bytes != kFormat.segment_bytes())
+    return std::nullopt;
+  const ByteRange segments{header.segments_at, header.segment_count * kFormat.segment_bytes()};
+  if (!segments.fits_in(head.size())) return std::nullopt;
+  LibraryLayout layout;
+  for (const auto& segment : segments_of(kFormat, head.subspan(segments.offset, segments.length))) {
+    if (!segment.in_file.fits_in(file_bytes)) continue;
+    if (segment.type == PT_LOAD)
+      layout.loads_.push_back(
+          {.in_file = segment.in_file, .address = segment.address, .is_writable = (segment.flags & PF_W) != 0});
+    if (segment.type == PT_DYNAMIC) layout.dynamic_ = segment.in_file;
+    if (segment.type == PT_INTERP && segment.in_file.fits_in(head.size()))
+      layout.interpreter_ =
+          text_of(head.subspan(segment.in_file.offset, segment.in_file.length)).value_or(std::string());
+  }
+  if (layout.dynamic_.length > kMaxDynamicBytes) return std::nullopt;
+  if (layout.dynamic_.length == 0 && layout.interpreter_.empty()) return std::nullopt;
+  return layout;
+}
+
+std::optional<ByteRange> LibraryLayout::content_at(std::uint64_t address) const {
+  for (const auto& load : loads_)
+    if (const ByteRange mapped{load.address, load.in_file.length}; mapped.contains(address)) {
+      const auto into = address - load.address;
+      return ByteRange{load.in_file.offset + into, load.in_file.length - into};
+    }
+  return std::nullopt;
+}
+
+std::vector<LibraryLayout::Name> LibraryLayout::names(ByteView dynamic) const {
+  const auto section = dynamic_section_of(kFormat, dynamic);
+  const auto address = section.value(DT_STRTAB);
+  const auto strings = address ? content_at(*address) : std::nullopt;
+  std::vector<Name> names;
+  if (!strings) return names;
+  for (const auto& [tag, offset] : section.texts) {
+    if (tag == DT_SONAME || offset >= strings->length) continue;
+    names.push_back(
+        {.kind = tag == DT_NEEDED ? Kind::kNeeded : Kind::kSearchPath,
+         .in_file = {strings->offset + offset, std::min<std::uint64_t>(strings->length - offset, kMaxNameBytes)}});
+  }
+  return names;
+}
+
+std::optional<std::string> LibraryLayout::text_of(ByteView bytes) {
+  const auto text = as_text(bytes);
+  const auto end = text.find('\0');
+  if (end == std::string_view::npos || end == 0) return std::nullopt;
+  return std::string(text.substr(0, end));
+}
+
+// A table that does not say how long it is ends where the next one begins.
+std::vector<ByteRange> LibraryLayout::read_at_load(ByteView dynamic) const {
+  const auto section = dynamic_section_of(kFormat, dynamic);
+  std::vector<std::pair<ByteRange, std::optional<std::uint64_t>>> tables;  // to the end of what is mapped; its length
+  for (const auto& table : kTables) {
+    const auto address = section.value(table.address);
+    if (const auto content = address ? content_at(*address) : std::nullopt)
+      tables.emplace_back(*content, section.value(table.bytes));
+  }
+  std::ranges::sort(tables, {}, [](const auto& table) { return table.first.offset; });
+  std::vector<ByteRange> ranges;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const auto& [content, bytes] = tables[i];
+    const bool is_last = i + 1 == tables.size() || !content.contains(tables[i + 1].first.offset);
+    const auto assumed = is_last ? kUnknownTableBytes : tables[i + 1].first.offset - content.offset;
+    ranges.push_back({content.offset, std::min(content.length, bytes.value_or(assumed))});
+  }
+  for (const auto& load : loads_)
+    if (load.is_writable) ranges.push_back(load.in_file);
+  ranges = joined_ranges(std::move(ranges));
+  auto left = kMaxReadAtLoad;
+  for (auto& range : ranges) {
+    range.length = std::min(range.length, left);
+    left -= range.length;
+  }
+  std::erase_if(ranges, [](const ByteRange& range) { return range.length == 0; });
+  return ranges;
+}
+
+}  // namespace varve::index
