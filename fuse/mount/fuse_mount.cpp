@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/strings.h"
+#include "fuse/mount/mount_child.h"
 #include "fuse/mount/pass_fd.h"
 
 namespace varve::fuse {
@@ -106,8 +107,10 @@ FuseMount mount_fuse(const FuseMountRequest& request) {
 
 void unmount_dir(const std::filesystem::path& dir, bool detach, bool by_helper) {
   if (!by_helper) {
+    // The kernel waits there for reads under way, which a daemon answers: this one, or the one after its death.
     const int flags = UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0);
-    if (::umount2(dir.c_str(), flags) == 0 || errno == EINVAL || errno == ENOENT) return;
+    errno = MountChild({}, [&, path = dir.c_str()] { return ::umount2(path, flags) == 0 ? 0 : errno; }).wait();
+    if (errno == 0 || errno == EINVAL || errno == ENOENT) return;
     fail_errno("unmount {}", dir.string());
   }
   std::vector<std::string> words{kHelper, "-u", "-q"};

@@ -1,6 +1,7 @@
 #pragma once
-// A process that looks into a mount in this daemon's stead. A thread of the daemon that waits for an answer of the
-// daemon could not die with it, and would hold all its descriptors, locks included, so that no daemon could follow.
+// A process that looks into a mount, or ends it, in this daemon's stead. A thread of the daemon that waits for an
+// answer of the daemon could not die with it, and would hold all its descriptors, locks included, so that no daemon
+// could follow.
 #include <sys/types.h>
 
 #include <functional>
