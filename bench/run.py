@@ -273,16 +273,15 @@ class Bench:
                 packed = touched(self.tree, lambda code=code: timed(in_tree(self.tree, code)))[2]
                 for rate_mbit, rtt_ms in LINKS:
                     limit = packed / (rate_mbit * 125_000) + statistics.median(native)
-                    self.packed_runs(copy, label, code, rate_mbit, rtt_ms, limit, packed)
+                    self.packed_runs({"without": self.indexed(), "with": copy}, label, code, rate_mbit, rtt_ms, limit, packed)
 
-    def packed_runs(self, copy, label, code, rate_mbit, rtt_ms, limit, packed):
-        ways = {"without": ("--no-prefetch",), "with": ()}
+    def packed_runs(self, ways, label, code, rate_mbit, rtt_ms, limit, packed):
         times, last, cpu = {way: [] for way in ways}, {}, {way: [] for way in ways}
         for _ in range(self.options.rounds):
-            for way, options in ways.items():
+            for way, copy in ways.items():
                 with self.link(copy, rtt_ms, rate_mbit) as address, self.varve() as varve:
                     started = time.monotonic()
-                    with varve.mounted(f"docker://{address}/{copy.name}:latest", "kernel", *options) as tree:
+                    with varve.mounted(f"docker://{address}/{copy.name}:latest", "kernel") as tree:
                         timed(in_tree(tree, code))
                         times[way].append(time.monotonic() - started)
                         last[way] = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)

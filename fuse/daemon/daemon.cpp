@@ -247,9 +247,11 @@ ImageMount& Daemon::recorded_mount(const std::shared_ptr<ServedImage>& image, Mo
   return add_mount(std::move(mount), image, mode, std::make_shared<ReadRecorder>());
 }
 
-// By the packs or the profile that come with the index. Once for a mount: whoever joins it finds it under way or done.
+// By what is loaded, and by the packs or the profile that come with the index. Once for a mount: whoever joins it finds
+// it under way or done.
 void Daemon::start_prefetch(ImageMount& mount) {
   const auto& image = mount.mounted->image();
+  image.run_ahead_of_loaders();
   if (image.packs()) {
     image.use_packs();
     return mount.mounted->bring_start_pages();

@@ -136,6 +136,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   const log::Field about_digest("IMAGE", digest), about_image("IMAGE", image.reference());
   log::info("goes on with {} ({}) in {} mode at {}", digest, image.reference(), to_string(record.mode),
             record.dir.string());
+  mount->mounted->image().run_ahead_of_loaders();
   mount->mounted->image().use_packs();  // its sessions may have read the triggers before us
   mount->mounted->bring_start_pages();
   images_.add(std::move(mount));

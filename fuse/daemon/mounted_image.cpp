@@ -39,7 +39,7 @@ unsigned read_ahead_kb(const ServedImage& image, const MountSettings& settings,
 
 std::vector<std::shared_ptr<StreamFile>> devices_of(const ServedImage& image,
                                                     const std::shared_ptr<ReadRecorder>& recorder) {
-  if (!recorder) return image.packed_devices();
+  if (!recorder) return image.mounted_devices();
   auto devices = image.devices();
   for (auto& device : devices) device = std::make_shared<RecordedFile>(std::move(device), recorder);
   return devices;
@@ -85,8 +85,8 @@ void ChannelList::stop_all() {
 std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files_of(const ServedImage& image) {
   std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files;
   for (std::size_t i = 0; i < image.layers().size(); ++i)
-    files.emplace_back(stream_name(image, i), image.packed_devices()[i]);
-  if (image.has_ranges_device()) files.emplace_back(ranges_name(image), image.packed_devices().back());
+    files.emplace_back(stream_name(image, i), image.mounted_devices()[i]);
+  if (image.has_ranges_device()) files.emplace_back(ranges_name(image), image.mounted_devices().back());
   return files;
 }
 

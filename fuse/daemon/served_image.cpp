@@ -7,6 +7,7 @@
 #include "core/index/prefix_tree.h"
 #include "core/index/this_index.h"
 #include "fuse/daemon/handover.h"
+#include "fuse/daemon/loader/loader_ahead.h"
 
 namespace varve::fuse {
 ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
@@ -38,9 +39,16 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
     before_.push_back(layer->stats());
     layer->note_cold(digest(), loaded.cold.of(layer->map().layer_digest));
   }
-  packed_devices_ = devices_;
+  mounted_devices_ = devices_;
   if (!loaded.packs.empty()) open_packs();
+  loader_ahead_ = std::make_shared<LoaderAhead>(*loaded.tree, mounted_devices_);
+  for (std::uint32_t i = 0; i < mounted_devices_.size(); ++i)
+    mounted_devices_[i] = std::make_shared<WatchedFile>(std::move(mounted_devices_[i]), i + 1, loader_ahead_);
 }
+
+void ServedImage::run_ahead_of_loaders() const { loader_ahead_->begin(); }
+
+ServedImage::~ServedImage() { loader_ahead_->end(); }
 
 void ServedImage::open_packs() {
   packs_ = std::make_shared<ImagePacks>(
@@ -48,7 +56,7 @@ void ServedImage::open_packs() {
       [this](const index::StartPack& pack) {
         oci::put_bytes(opened_.local().repository(), pack.map().encode(), index::kLayerMapMediaType);
       });
-  for (auto& device : packed_devices_) device = std::make_shared<PackedFile>(std::move(device), packs_);
+  for (auto& device : mounted_devices_) device = std::make_shared<PackedFile>(std::move(device), packs_);
 }
 
 // The map is kept with those of layers: by it the store is verified where no image is open.

@@ -16,6 +16,8 @@
 
 namespace varve::fuse {
 
+class LoaderAhead;
+
 // Safe to use from any thread once it is open.
 class ServedImage {
  public:
@@ -33,6 +35,10 @@ class ServedImage {
   static std::shared_ptr<ServedImage> of_first_layers(const ServedImage& whole, std::uint32_t layers,
                                                       const std::shared_ptr<index::LocalIndex>& local,
                                                       LayerStreams& streams);
+
+  ~ServedImage();  // the kernel may have its files open for longer
+  ServedImage(const ServedImage&) = delete;
+  ServedImage& operator=(const ServedImage&) = delete;
 
   const Digest& digest() const { return opened_.digest(); }
   const ImageSpec& spec() const { return spec_; }
@@ -57,8 +63,10 @@ class ServedImage {
   // devices()[i] is device i+1 of the tree.
   const std::vector<std::shared_ptr<StreamFile>>& devices() const { return devices_; }
   bool has_ranges_device() const { return devices_.size() > layers_.size(); }
-  // The same, reading from start-up packs what comes faster from there.
-  const std::vector<std::shared_ptr<StreamFile>>& packed_devices() const { return packed_devices_; }
+  // The same for mounts: reading from start-up packs what comes faster from there, and seen by run_ahead_of_loaders().
+  const std::vector<std::shared_ptr<StreamFile>>& mounted_devices() const { return mounted_devices_; }
+  // From now on what loaders are about to read is fetched before they ask (loader/loader_ahead.h).
+  void run_ahead_of_loaders() const;
   // From now on starts send for their packs. Nothing if it has none.
   void use_packs() const;
   std::shared_ptr<ImagePacks> packs() const { return packs_; }  // null if it has none
@@ -96,9 +104,10 @@ class ServedImage {
   mutable std::chrono::steady_clock::time_point not_looked_at_before_;
   std::vector<StreamStats> before_;  // of distinct_, when this was opened
   std::vector<std::shared_ptr<StreamFile>> devices_;
-  std::vector<std::shared_ptr<StreamFile>> packed_devices_;
+  std::vector<std::shared_ptr<StreamFile>> mounted_devices_;
   LayerStreams& streams_;
   std::shared_ptr<ImagePacks> packs_;
+  std::shared_ptr<LoaderAhead> loader_ahead_;
 };
 
 }  // namespace varve::fuse

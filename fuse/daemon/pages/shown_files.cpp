@@ -5,31 +5,44 @@
 
 namespace varve::fuse {
 
-void for_each_file(const index::ErofsReader& tree, const OnFile& on_file) {
+void for_each_name(const index::ErofsReader& tree, const OnName& on_name) {
   std::vector<std::pair<index::Nid, std::filesystem::path>> folders{{tree.root(), {}}};
   std::unordered_set<index::Nid> seen{tree.root()};
   while (!folders.empty()) {
     const auto [folder, path] = std::move(folders.back());
     folders.pop_back();
     tree.read_directory(folder, 0, [&, &path = path](std::string_view name, index::Nid nid, FileType type, auto) {
-      if (name == "." || name == ".." || !seen.insert(nid).second) return true;
-      if (type == FileType::kDirectory) folders.emplace_back(nid, path / name);
-      if (type == FileType::kRegular) on_file(nid, path, name);
+      if (name == "." || name == "..") return true;
+      if (type == FileType::kDirectory && seen.insert(nid).second) folders.emplace_back(nid, path / name);
+      on_name(nid, type, path, name);
       return true;
     });
   }
 }
 
-std::vector<StreamPiece> content_of(const ServedImage& image, index::Nid file) {
-  const auto& tree = *image.index().tree;
-  const auto size = tree.inode(file).size;
+void for_each_file(const index::ErofsReader& tree, const OnFile& on_file) {
+  std::unordered_set<index::Nid> seen;
+  for_each_name(tree, [&](index::Nid nid, FileType type, const std::filesystem::path& folder, std::string_view name) {
+    if (type == FileType::kRegular && seen.insert(nid).second) on_file(nid, folder, name);
+  });
+}
+
+std::vector<StreamPiece> pieces_of(const std::vector<index::DeviceRun>& runs,
+                                   const std::vector<std::shared_ptr<StreamFile>>& devices, ByteRange in_file) {
   std::vector<StreamPiece> pieces;
-  for (const auto& run : tree.runs(file)) {
-    if (run.device == 0 || run.file_offset >= size) continue;
-    const auto length = std::min(run.length, size - run.file_offset);
-    image.devices().at(run.device - 1)->find_pieces({run.device_offset, length}, run.file_offset, pieces);
+  for (const auto& run : runs) {
+    if (run.device == 0) continue;
+    const auto part = in_file.common_with({.offset = run.file_offset, .length = run.length});
+    if (part.length > 0)
+      devices.at(run.device - 1)
+          ->find_pieces({run.device_offset + (part.offset - run.file_offset), part.length}, part.offset, pieces);
   }
   return pieces;
+}
+
+std::vector<StreamPiece> content_of(const ServedImage& image, index::Nid file) {
+  const auto& tree = *image.index().tree;
+  return pieces_of(tree.runs(file), image.devices(), {.offset = 0, .length = tree.inode(file).size});
 }
 
 }  // namespace varve::fuse

@@ -2,6 +2,7 @@
 // Which files of an image show which bytes of its layers.
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -10,11 +11,20 @@
 
 namespace varve::fuse {
 
+// Every name in the tree, folders before what is in them; `folder` is below its root. What it throws ends the walk.
+using OnName =
+    std::function<void(index::Nid nid, FileType type, const std::filesystem::path& folder, std::string_view name)>;
+void for_each_name(const index::ErofsReader& tree, const OnName& on_name);
+
 using OnFile = std::function<void(index::Nid file, const std::filesystem::path& folder, std::string_view name)>;
-// Regular files of the tree, hard links once; `folder` is below its root.
+// Regular files of the tree, hard links once.
 void for_each_file(const index::ErofsReader& tree, const OnFile& on_file);
 
-// Where a regular file's content lies, in order; `into` is the place in the file. What no piece covers are zeros.
+// Where a part of a file lies that has these runs, in order; `into` is the place in the file. What no piece covers are
+// zeros.
+std::vector<StreamPiece> pieces_of(const std::vector<index::DeviceRun>& runs,
+                                   const std::vector<std::shared_ptr<StreamFile>>& devices, ByteRange in_file);
+// The same of a whole regular file, of its layers alone.
 std::vector<StreamPiece> content_of(const ServedImage& image, index::Nid file);
 
 }  // namespace varve::fuse

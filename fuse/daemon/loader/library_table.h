@@ -1,0 +1,68 @@
+#pragma once
+// What a tree has that a loader loads: by where its head lies, for who sees reads of devices, and by the name that
+// another library has for it.
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/index/format/erofs.h"
+
+namespace varve::fuse {
+
+struct DevicePlace {
+  std::uint32_t device = 0;  // of the tree, from 1
+  std::uint64_t offset = 0;
+  auto operator<=>(const DevicePlace&) const = default;
+};
+
+struct LoadedFile {
+  index::Nid file = 0;
+  std::string folder;  // where it was found, "$ORIGIN": below the root, which is ""
+};
+
+// Safe to use from any thread. The tree must outlive it.
+class LibraryTable {
+ public:
+  // So many of each are known, those that come first in the tree.
+  static constexpr std::size_t kMaxHeads = 65'536;
+  static constexpr std::size_t kMaxNames = 65'536;
+  static constexpr std::size_t kMaxSearchFolders = 64;  // that a library names
+
+  // Walks the whole tree, some 50 ms for 100,000 files; calls `go_on` for each name, which may throw. Throws
+  // CorruptData.
+  explicit LibraryTable(
+      const index::ErofsReader& tree, const std::function<void()>& go_on = [] {});
+
+  // What somebody loads who reads its first bytes: a program, by its folder "bin" or "sbin", or an extension module, a
+  // .so that is not named lib* or ld-* (those every ldconfig reads, which loads none).
+  struct Head {
+    DevicePlace place;
+    LoadedFile file;
+  };
+  const std::vector<Head>& heads() const { return heads_; }  // by place
+  // Those whose first byte lies in the range of the device.
+  std::span<const Head> heads_in(std::uint32_t device, ByteRange device_range) const;
+
+  // The regular file that ld.so(8) takes for a name that `asker` needs: a path, or in the folders that it names
+  // ("$ORIGIN/../lib:/opt/lib"), else in those that every loader searches; else, as somebody may have named or loaded
+  // it before, beside the asker, and then anywhere in the tree. Each folder that is tried takes one from `look_ups`; at
+  // none left nothing is found.
+  std::optional<LoadedFile> find(std::string_view name, const LoadedFile& asker, std::string_view search_path,
+                                 std::size_t& look_ups) const;
+
+ private:
+  std::optional<LoadedFile> file_at(const std::string& folder, std::string_view name, std::size_t& look_ups) const;
+
+  const index::ErofsReader& tree_;
+  std::vector<Head> heads_;
+  std::unordered_map<std::string, std::string> folders_;  // of the first file with that name
+};
+
+}  // namespace varve::fuse

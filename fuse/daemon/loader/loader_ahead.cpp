@@ -1,0 +1,314 @@
+#include "fuse/daemon/loader/loader_ahead.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/index/elf/library_layout.h"
+#include "fuse/daemon/pages/shown_files.h"
+
+namespace varve::fuse {
+namespace {
+
+using index::LibraryLayout;
+
+constexpr int kNice = 10;  // Python runs beside it
+// The kernel asks for as much around what a loader touches.
+constexpr std::uint64_t kAround = 64 << 10;
+// Stream side, of tables: what the next load begins with goes behind no more than this.
+constexpr std::uint64_t kTablesUnderWay = 32 << 20;
+constexpr std::size_t kMaxEarlyReads = 4096;
+
+}  // namespace
+
+// What the thread waits for.
+struct LoaderAhead::Events {
+  struct Arrival {
+    std::size_t library = 0;
+    std::uint64_t table_bytes = 0;  // 0: what its next step needs
+    bool failed = false;
+  };
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before the heads were known
+  std::vector<std::size_t> begun;                          // heads
+  std::vector<Arrival> arrived;
+
+  void add(const Arrival& arrival) {
+    const std::lock_guard guard(mutex);
+    arrived.push_back(arrival);
+    changed.notify_one();
+  }
+};
+
+// Of the thread alone.
+class LoaderAhead::Work {
+ public:
+  explicit Work(LoaderAhead& ahead) : ahead_(ahead) {}
+
+  void begin(const LibraryTable::Head& head) { roots_.push_back(add(head.file)); }
+
+  void take(const Events::Arrival& arrival) {
+    if (arrival.table_bytes > 0) {
+      tables_under_way_ -= arrival.table_bytes;
+      return;
+    }
+    auto& library = found_[arrival.library];
+    if (arrival.failed || !next_step(arrival.library)) library.step = Step::kDone;
+    if (library.step == Step::kDone) --unfinished_;
+  }
+
+  // What can be done before something else comes.
+  void go_on() {
+    if (unfinished_ == 0 && !roots_.empty()) plan_tables();
+    while (!tables_.empty() && tables_under_way_ < kTablesUnderWay) {
+      const auto [library, range] = tables_.front();
+      tables_.pop_front();
+      tables_under_way_ += range.length;
+      fetch(library, {range}, range.length);
+    }
+  }
+
+ private:
+  enum class Step : std::uint8_t { kHead, kDynamic, kNames, kDone };
+
+  struct Library {
+    LoadedFile found;
+    std::uint64_t bytes = 0;
+    std::vector<index::DeviceRun> runs;
+    Step step = Step::kHead;
+    std::optional<LibraryLayout> layout;
+    Bytes dynamic;
+    std::vector<LibraryLayout::Name> names;
+    std::vector<std::size_t> needed;  // in order
+    bool planned = false;             // its tables
+  };
+
+  std::optional<std::size_t> add(const LoadedFile& file) {
+    if (const auto known = by_file_.find(file.file); known != by_file_.end()) return known->second;
+    if (found_.size() == kMaxLibraries) return std::nullopt;
+    const auto number = found_.size();
+    by_file_[file.file] = number;
+    auto& library = found_.emplace_back();
+    library.found = file;
+    library.bytes = ahead_.tree_.inode(file.file).size;
+    library.runs = ahead_.tree_.runs(file.file);
+    ++unfinished_;
+    fetch(number, {{0, std::min<std::uint64_t>(library.bytes, LibraryLayout::kHeadBytes)}});
+    return number;
+  }
+
+  // False if it tells nothing more.
+  bool next_step(std::size_t number) {
+    auto& library = found_[number];
+    if (library.step == Step::kHead) return read_head(library, number);
+    if (library.step == Step::kDynamic) return read_dynamic(library, number);
+    if (library.step == Step::kNames) read_names(library);
+    return false;
+  }
+
+  bool read_head(Library& library, std::size_t number) {
+    const auto head = read(library, {0, std::min<std::uint64_t>(library.bytes, LibraryLayout::kHeadBytes)});
+    if (!head) return false;
+    library.layout = LibraryLayout::of(*head, library.bytes);
+    if (!library.layout) return false;
+    if (const auto& interpreter = library.layout->interpreter(); !interpreter.empty()) need(library, interpreter, "");
+    if (library.layout->dynamic_section().length == 0) return false;
+    library.step = Step::kDynamic;
+    fetch(number, {library.layout->dynamic_section()});
+    return true;
+  }
+
+  bool read_dynamic(Library& library, std::size_t number) {
+    auto dynamic = read(library, library.layout->dynamic_section());
+    if (!dynamic) return false;
+    library.dynamic = std::move(*dynamic);
+    library.names = library.layout->names(library.dynamic);
+    if (library.names.empty()) return false;
+    library.step = Step::kNames;
+    std::vector<ByteRange> ranges;
+    for (const auto& name : library.names) ranges.push_back(name.in_file);
+    fetch(number, joined_ranges(std::move(ranges)));
+    return true;
+  }
+
+  void read_names(Library& library) {
+    std::vector<std::string> needed;
+    std::string search_path;
+    for (const auto& name : std::exchange(library.names, {})) {
+      const auto bytes = read(library, name.in_file);
+      const auto text = bytes ? LibraryLayout::text_of(*bytes) : std::nullopt;
+      if (!text) continue;
+      if (name.kind == LibraryLayout::Kind::kNeeded)
+        needed.push_back(*text);
+      else
+        search_path = *text;
+    }
+    for (const auto& name : needed) need(library, name, search_path);
+  }
+
+  void need(Library& library, std::string_view name, std::string_view search_path) {
+    const auto found = ahead_.libraries_->find(name, library.found, search_path, look_ups_);
+    const auto other = found ? add(*found) : std::nullopt;
+    if (other) library.needed.push_back(*other);
+  }
+
+  // As ld.so maps them, each before what it needs; relocated in the reverse of that.
+  void plan_tables() {
+    std::vector<std::size_t> order;
+    for (const auto root : std::exchange(roots_, {}))
+      if (root && !std::exchange(found_[*root].planned, true)) order.push_back(*root);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      for (const auto needed : found_[order[i]].needed)
+        if (!std::exchange(found_[needed].planned, true)) order.push_back(needed);
+    std::ranges::reverse(order);
+    std::size_t ranges = 0;
+    for (const auto number : order) {
+      auto& library = found_[number];
+      if (library.layout)
+        for (const auto& range : library.layout->read_at_load(std::exchange(library.dynamic, {}))) {
+          tables_.emplace_back(number, range);
+          ++ranges;
+        }
+    }
+    log::debug("a loader is about to read {} files: {} parts are fetched ahead", order.size(), ranges);
+  }
+
+  // Tells the thread when it is here, or could not be had. `table_bytes`: of tables.
+  void fetch(std::size_t number, const std::vector<ByteRange>& in_file, std::uint64_t table_bytes = 0) {
+    struct Waiting {
+      std::shared_ptr<Events> events;
+      Events::Arrival arrival;
+      std::atomic<std::size_t> missing;
+      std::atomic<bool> failed = false;
+      void arrived(bool well) {
+        if (!well) failed = true;
+        if (missing.fetch_sub(1) != 1) return;
+        arrival.failed = failed;
+        events->add(arrival);
+      }
+    };
+    std::vector<StreamPiece> pieces;
+    for (const auto& range : in_file) {
+      const auto part = pieces_of(found_[number].runs, ahead_.devices_, range);
+      pieces.insert(pieces.end(), part.begin(), part.end());
+    }
+    // One more than there are, so that it is not done before all was asked for.
+    const auto waiting =
+        std::make_shared<Waiting>(ahead_.events_, Events::Arrival{number, table_bytes, false}, pieces.size() + 1);
+    for (const auto& piece : pieces) {
+      const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
+      // A start that was learnt: its pack has what the loader reads.
+      if (piece.pack != nullptr || piece.literal != nullptr || !take_from_budget(piece.length))
+        waiting->arrived(false);
+      else
+        piece.stream->ensure(with_surroundings(piece), Priority::kReadAhead, done);
+    }
+    waiting->arrived(true);
+  }
+
+  bool take_from_budget(std::uint64_t bytes) {
+    bytes += 2 * kAround;
+    if (bytes > budget_) return false;
+    budget_ -= bytes;
+    return true;
+  }
+
+  static ByteRange with_surroundings(const StreamPiece& piece) {
+    const auto begin = piece.stream_offset - std::min(piece.stream_offset, kAround);
+    const auto end = std::min(piece.stream_offset + piece.length + kAround, piece.stream->map().stream_bytes);
+    return {begin, end - begin};
+  }
+
+  // Absent if it is not here (any more).
+  std::optional<Bytes> read(const Library& library, ByteRange in_file) const {
+    Bytes bytes(in_file.length);
+    for (const auto& piece : pieces_of(library.runs, ahead_.devices_, in_file)) {
+      const auto into = std::span(bytes).subspan(piece.into - in_file.offset, piece.length);
+      if (!piece.stream->read_if_readable(piece.stream_offset, into)) return std::nullopt;
+    }
+    return bytes;
+  }
+
+  LoaderAhead& ahead_;
+  std::deque<Library> found_;
+  std::unordered_map<index::Nid, std::size_t> by_file_;
+  std::vector<std::optional<std::size_t>> roots_;  // whose libraries are not all known
+  std::size_t unfinished_ = 0;
+  std::deque<std::pair<std::size_t, ByteRange>> tables_;
+  std::uint64_t tables_under_way_ = 0;
+  std::size_t look_ups_ = kMaxLookUps;
+  std::uint64_t budget_ = kMaxBytes;
+};
+
+LoaderAhead::LoaderAhead(const index::ErofsReader& tree, std::vector<std::shared_ptr<StreamFile>> devices)
+    : tree_(tree), devices_(std::move(devices)), events_(std::make_shared<Events>()) {}
+
+void LoaderAhead::begin() {
+  std::call_once(once_, [this] {
+    begun_ = true;
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      try {
+        run(stop);
+      } catch (const Cancelled&) {
+      } catch (const std::exception& error) {
+        log::warn("what loaders read is not fetched ahead: {}", error.what());
+        begun_ = false;
+      }
+    });
+  });
+}
+
+void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
+  if (!begun_.load(std::memory_order_relaxed)) return;
+  const auto* known = known_.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    const std::lock_guard guard(events_->mutex);
+    known = known_.load(std::memory_order_acquire);
+    if (known == nullptr && events_->early.size() < kMaxEarlyReads) events_->early.emplace_back(device, device_range);
+  }
+  if (known == nullptr) return;
+  for (const auto& head : known->heads_in(device, device_range)) begin_load(std::size_t(&head - known->heads().data()));
+}
+
+void LoaderAhead::begin_load(std::size_t head) {
+  if (told_[head].exchange(true)) return;
+  const std::lock_guard guard(events_->mutex);
+  events_->begun.push_back(head);
+  events_->changed.notify_one();
+}
+
+void LoaderAhead::run(const std::stop_token& stop) {
+  ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
+  libraries_ = std::make_unique<LibraryTable>(tree_, [&stop] {
+    if (stop.stop_requested()) throw Cancelled("looking for libraries: stopped");
+  });
+  told_ = std::make_unique<std::atomic<bool>[]>(libraries_->heads().size());
+  {
+    const std::lock_guard guard(events_->mutex);
+    known_.store(libraries_.get(), std::memory_order_release);
+  }
+  for (const auto& [device, range] : events_->early) note_read(device, range);  // nobody adds to them any more
+
+  Work work(*this);
+  std::unique_lock lock(events_->mutex);
+  const auto is_awaited = [&] { return !events_->begun.empty() || !events_->arrived.empty(); };
+  while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
+    const auto begun = std::exchange(events_->begun, {});
+    const auto arrived = std::exchange(events_->arrived, {});
+    lock.unlock();
+    for (const auto head : begun) work.begin(libraries_->heads()[head]);
+    for (const auto& arrival : arrived) work.take(arrival);
+    work.go_on();
+    lock.lock();
+  }
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,83 @@
+#pragma once
+// Fetches what a loader is about to read, before it asks. ld.so(8) reads one library after the other, and of each the
+// head, the dynamic section, tables, data: each a round trip and a fetch, some 250 of them for `import torch`. All of
+// it follows from the files themselves:
+//
+//     a read of the head of a program or of an extension module (library_table.h)
+//       -> its head -> its dynamic section -> the names in it -> the libraries that these mean in this tree -> their
+//          heads -> ...          of all libraries at once
+//       -> when no more are found: what is read of each at load (library_layout.h), in the order in which ld.so
+//          relocates them, the last one first
+//
+// All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted, nothing is guessed of code,
+// and what comes by start-up packs is left to them.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/index/format/erofs.h"
+#include "fuse/daemon/loader/library_table.h"
+#include "fuse/mount/stream_file.h"
+
+namespace varve::fuse {
+
+// Of one tree, whatever it is mounted by. Safe to use from any thread.
+class LoaderAhead {
+ public:
+  // Over the life of one: a hostile tree can have no more of each.
+  static constexpr std::size_t kMaxLibraries = 16'384;
+  static constexpr std::size_t kMaxLookUps = 65'536;      // folders tried for names
+  static constexpr std::uint64_t kMaxBytes = 1ull << 30;  // wanted, stream side
+
+  // devices[i] is device i+1 of the tree, with its packs. The tree must live until end().
+  LoaderAhead(const index::ErofsReader& tree, std::vector<std::shared_ptr<StreamFile>> devices);
+  ~LoaderAhead() { end(); }
+  LoaderAhead(const LoaderAhead&) = delete;
+  LoaderAhead& operator=(const LoaderAhead&) = delete;
+
+  // From now on reads are looked at, those of before are not.
+  void begin();
+  // Fetches no more, and waits for nothing that is under way. After begin(), never beside it.
+  void end() { thread_ = {}; }
+  // Somebody reads that of a device. Costs next to nothing, as most reads are of no head.
+  void note_read(std::uint32_t device, ByteRange device_range);
+
+ private:
+  struct Events;  // outlives this while something is under way
+  class Work;
+
+  void begin_load(std::size_t head);
+  void run(const std::stop_token& stop);
+
+  const index::ErofsReader& tree_;
+  const std::vector<std::shared_ptr<StreamFile>> devices_;
+  const std::shared_ptr<Events> events_;
+  std::atomic<bool> begun_ = false;
+  std::unique_ptr<LibraryTable> libraries_;    // of the thread until `known_`
+  std::unique_ptr<std::atomic<bool>[]> told_;  // by head, likewise
+  std::atomic<const LibraryTable*> known_ = nullptr;
+  std::once_flag once_;
+  std::jthread thread_;
+};
+
+// A device of the tree whose readers are seen by a LoaderAhead.
+class WatchedFile final : public StreamFile {
+ public:
+  WatchedFile(std::shared_ptr<StreamFile> file, std::uint32_t device, std::shared_ptr<LoaderAhead> ahead)
+      : file_(std::move(file)), device_(device), ahead_(std::move(ahead)) {}
+  std::uint64_t size() const override { return file_->size(); }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override {
+    ahead_->note_read(device_, range);
+    file_->find_pieces(range, into, pieces);
+  }
+
+ private:
+  std::shared_ptr<StreamFile> file_;
+  std::uint32_t device_;
+  std::shared_ptr<LoaderAhead> ahead_;
+};
+
+}  // namespace varve::fuse

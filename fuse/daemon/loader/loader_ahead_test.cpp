@@ -1,0 +1,241 @@
+#include "fuse/daemon/loader/loader_ahead.h"
+
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+
+#include "core/base/file.h"
+#include "testing/elf_file.h"
+#include "testing/fake_layer_stream.h"
+#include "testing/temp_dir.h"
+#include "testing/trees.h"
+
+namespace varve::fuse {
+namespace {
+
+using namespace std::chrono_literals;
+using test::ElfFile;
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kApart = 1 << 20;  // of two files: more than what is fetched around them
+
+// A tree of one layer whose files are what a test puts there.
+class LoaderAheadTest : public ::testing::Test {
+ protected:
+  void add(const std::string& path, Bytes content) {
+    const auto at = next_;
+    next_ += (content.size() / kApart + 1) * kApart;
+    places_[path] = {at, content.size()};
+    test::put(
+        tree_, path,
+        test::make_file(content.size(),
+                        {{.layer = 0, .run = {.file_offset = 0, .stream_offset = at, .length = content.size()}}}));
+    content_.resize(at);
+    append(content_, content);
+  }
+  // Needs `needed`, which it looks for in `search_path`.
+  void add_library(const std::string& path, const std::vector<std::string>& needed, const std::string& search_path = {},
+                   std::string interpreter = {}) {
+    ElfFile file{.size = 64 << 10, .dynamic_at = 48 << 10, .strings_at = 32 << 10, .interpreter = interpreter};
+    file.names.clear();
+    for (const auto& name : needed) file.names.emplace_back(DT_NEEDED, name);
+    if (!search_path.empty()) file.names.emplace_back(DT_RUNPATH, search_path);
+    file.names.emplace_back(DT_SONAME, "me");
+    add(path, file.make());
+  }
+  void add_link(const std::string& path, const std::string& target) {
+    test::put(tree_, path, test::make_symlink(target));
+  }
+
+  void open() {
+    next_ += kApart;
+    content_.resize(next_);
+    write_file_atomically(dir_ / "layer", content_);
+    layer_ = std::make_shared<test::FakeLayerStream>(dir_ / "layer", next_);
+    layer_->set_missing();
+    layer_->keep_what_comes();
+    tree_.layers = 1;
+    written_ = index::write_erofs(tree_, {layer_->map().diff_id.hex()}, {next_});
+    reader_ = std::make_unique<index::ErofsReader>(written_.bytes, "the test's tree");
+    ahead_ = std::make_shared<LoaderAhead>(
+        *reader_, std::vector<std::shared_ptr<StreamFile>>{std::make_shared<LayerFile>(layer_)});
+    file_ = std::make_shared<WatchedFile>(std::make_shared<LayerFile>(layer_), 1, ahead_);
+  }
+  void begin() { open(), ahead_->begin(); }
+  ~LoaderAheadTest() override {
+    if (ahead_) ahead_->end();
+  }
+
+  // As the kernel asks for the head of a file.
+  void read_head(const std::string& path) {
+    std::vector<StreamPiece> pieces;
+    file_->find_pieces({places_.at(path).offset, 4096}, 0, pieces);
+    EXPECT_EQ(pieces.size(), 1u);
+  }
+  bool is_wanted(const std::string& path, ByteRange in_file) {
+    const ByteRange wanted{places_.at(path).offset + in_file.offset, in_file.length};
+    return std::ranges::any_of(layer_->wished(), [&](const ByteRange& range) {
+      return range.offset <= wanted.offset && range.end() >= wanted.end();
+    });
+  }
+  // The first page, the dynamic section and the names.
+  bool has_been_read(const std::string& path) { return is_wanted(path, {0, 4096}) && is_wanted(path, {48 << 10, 80}); }
+  void wait_for(const std::vector<std::string>& paths) {
+    for (const auto& path : paths)
+      while (!has_been_read(path)) std::this_thread::sleep_for(1ms);
+  }
+  // Nothing tells that no more comes: something else that is begun afterwards must be through.
+  void settle() {
+    read_head("settle/bin/last");
+    wait_for({"settle/bin/last"});
+  }
+  void expect_untouched(const std::vector<std::string>& paths) {
+    for (const auto& path : paths) EXPECT_FALSE(is_wanted(path, {0, 1})) << path;
+  }
+
+  test::TempDir dir_;
+  index::Tree tree_;
+  Bytes content_;
+  std::uint64_t next_ = kApart;
+  std::map<std::string, ByteRange> places_;
+  std::shared_ptr<test::FakeLayerStream> layer_;
+  index::ErofsImage written_;
+  std::unique_ptr<index::ErofsReader> reader_;
+  std::shared_ptr<LoaderAhead> ahead_;
+  std::shared_ptr<WatchedFile> file_;
+};
+
+TEST_F(LoaderAheadTest, AHeadBringsAllThatItsLoadReads) {
+  add_library("usr/bin/python3", {"libc.so.6"}, "", "/lib64/ld-linux-x86-64.so.2");
+  add_library("usr/lib/x86_64-linux-gnu/libc.so.6", {});
+  add_library("lib64/ld-linux-x86-64.so.2", {});
+  add_library("opt/site/torch/_C.so", {"libtorch.so", "libc.so.6"}, "$ORIGIN/lib");
+  add_library("opt/site/torch/lib/libtorch.so", {"libcublas.so.12"}, "$ORIGIN/../../nvidia/cublas/lib:${ORIGIN}");
+  add_library("opt/site/nvidia/cublas/lib/libcublas.so.12.4", {});
+  add_link("opt/site/nvidia/cublas/lib/libcublas.so.12", "libcublas.so.12.4");
+  add_library("opt/site/other/libother.so", {});
+  begin();
+  read_head("usr/bin/python3");
+  wait_for({"usr/bin/python3", "usr/lib/x86_64-linux-gnu/libc.so.6", "lib64/ld-linux-x86-64.so.2"});
+  expect_untouched({"opt/site/torch/_C.so", "opt/site/torch/lib/libtorch.so"});
+  read_head("opt/site/torch/_C.so");
+  wait_for({"opt/site/torch/_C.so", "opt/site/torch/lib/libtorch.so", "opt/site/nvidia/cublas/lib/libcublas.so.12.4"});
+  expect_untouched({"opt/site/other/libother.so"});
+}
+
+TEST_F(LoaderAheadTest, TablesAndRelocatedDataComeLast) {
+  ElfFile file{.size = 1 << 20, .dynamic_at = 4096, .strings_at = 2048, .names = {{DT_NEEDED, "libdata.so"}}};
+  file.edit = [&](Bytes& out) { file.put(out, 64 + 4, std::uint32_t(PF_R | PF_W)); };
+  add("app/bin/app", file.make());
+  file.names = {{DT_SONAME, "libdata.so"}};
+  add("usr/lib/libdata.so", file.make());
+  begin();
+  read_head("app/bin/app");
+  for (const auto* path : {"app/bin/app", "usr/lib/libdata.so"})
+    while (!is_wanted(path, {0, 1 << 20})) std::this_thread::sleep_for(1ms);
+}
+
+TEST_F(LoaderAheadTest, ALibraryThatNobodyNamesBeforehandIsFoundAnywhere) {
+  add_library("opt/a/_a.so", {"libfar.so.1"});
+  add_library("srv/deep/down/libfar.so.1", {});
+  begin();
+  read_head("opt/a/_a.so");
+  wait_for({"srv/deep/down/libfar.so.1"});
+}
+
+TEST_F(LoaderAheadTest, HeadsThatEverybodyReadsTellNothing) {
+  add_library("usr/lib/libneeds.so.1", {"libother.so.1"});  // ldconfig reads them all, and loads none
+  add_library("usr/lib/ld-linux.so.2", {"libother.so.1"});
+  add_library("usr/lib/libother.so.1", {});
+  add("usr/share/bin", to_bytes(as_bytes("not a folder")));
+  add("usr/share/data.so.txt", Bytes(5000));
+  add_library("settle/bin/last", {});
+  begin();
+  for (const auto* path : {"usr/lib/libneeds.so.1", "usr/lib/ld-linux.so.2", "usr/share/bin", "usr/share/data.so.txt"})
+    read_head(path);
+  settle();
+  expect_untouched({"usr/lib/libneeds.so.1", "usr/lib/ld-linux.so.2", "usr/lib/libother.so.1", "usr/share/bin"});
+}
+
+TEST_F(LoaderAheadTest, NothingIsFetchedBeforeItBegins) {
+  add_library("usr/bin/program", {});
+  add_library("settle/bin/last", {});
+  open();
+  read_head("usr/bin/program");
+  ahead_->begin();
+  settle();
+  expect_untouched({"usr/bin/program"});
+}
+
+TEST_F(LoaderAheadTest, WhatIsReadWhileTheTreeIsWalkedIsNotLost) {
+  for (int i = 0; i < 3000; ++i) test::put(tree_, "many/names" + std::to_string(i), test::make_symlink("x"));
+  add_library("usr/bin/program", {});
+  begin();
+  read_head("usr/bin/program");
+  wait_for({"usr/bin/program"});
+}
+
+TEST_F(LoaderAheadTest, CirclesAndWrongFilesEnd) {
+  add_library("opt/a/_a.so", {"libb.so", "liba.so", "libnone.so", "../../../../../etc/passwd", "text.so", "folder.so"});
+  add_library("opt/a/libb.so", {"liba.so", "libb.so", ""});
+  add_library("opt/a/liba.so", {"libb.so"});
+  add("opt/a/text.so", to_bytes(as_bytes("no library")));
+  test::put(tree_, "opt/a/folder.so/x", test::make_symlink("x"));
+  add_link("opt/a/libnone.so", "libnone.so");
+  add_library("settle/bin/last", {});
+  begin();
+  read_head("opt/a/_a.so");
+  wait_for({"opt/a/_a.so", "opt/a/libb.so", "opt/a/liba.so"});
+  settle();
+}
+
+TEST_F(LoaderAheadTest, HundredsOfThousandsOfNamesAreNotAllLookedFor) {
+  // Each tries 64 folders and more.
+  std::string path;
+  for (int i = 0; i < 100; ++i) path += "/f:";
+  std::vector<std::string> names;
+  for (int i = 0; i < 1500; ++i) names.push_back("libx" + std::to_string(i) + ".so");
+  for (int i = 0; i < 60; ++i) {
+    ElfFile file{.size = 128 << 10, .dynamic_at = 48 << 10, .strings_at = 90 << 10};
+    file.names.clear();
+    for (const auto& name : names) file.names.emplace_back(DT_NEEDED, name);
+    file.names.emplace_back(DT_RUNPATH, path);
+    add("opt/m" + std::to_string(i) + ".so", file.make());
+  }
+  add_library("settle/bin/last", {});
+  begin();
+  for (int i = 0; i < 60; ++i) read_head("opt/m" + std::to_string(i) + ".so");
+  settle();
+}
+
+TEST_F(LoaderAheadTest, ALibraryThatCannotBeHadStandsInNobodysWay) {
+  add_library("opt/a/_a.so", {"libb.so"});
+  add_library("opt/a/libb.so", {});
+  add_library("opt/c/_c.so", {"libd.so"});
+  add_library("opt/c/libd.so", {});
+  begin();
+  layer_->fail_all("the registry is away");
+  read_head("opt/a/_a.so");
+  while (layer_->wishes() == 0) std::this_thread::sleep_for(1ms);
+  layer_->set_missing();
+  read_head("opt/c/_c.so");
+  wait_for({"opt/c/_c.so", "opt/c/libd.so"});
+}
+
+TEST_F(LoaderAheadTest, TheEndWaitsForNothing) {
+  add_library("opt/a/_a.so", {"libb.so"});
+  begin();
+  layer_->hold();
+  read_head("opt/a/_a.so");
+  layer_->wait_for_wishes(1);
+  ahead_->end();
+  read_head("opt/a/_a.so");  // the kernel may have the file open for longer
+  layer_->arrive();
+}
+
+}  // namespace
+}  // namespace varve::fuse

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""What a loader is about to read is fetched before it asks: after the first bytes of a module, all that readelf says a loader reads of it and of what it needs has been asked
+of the registry, and little else; the layer is not compressed, so that what is asked of it are bytes of its files."""
+import random, re, subprocess, threading
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from images import layouts, Registry, Tar
+from machine import expect, wait_for
+from program import modes, need_fuse, need_root, need_tools, Varve, work_folder
+
+NOISE = 6_000_000  # bytes in each library and in front of it that no loader reads
+READ_AT_LOAD = {".gnu.hash", ".dynsym", ".dynstr", ".gnu.version", ".gnu.version_r", ".rela.dyn", ".rela.plt", ".init_array", ".data.rel.ro", ".dynamic", ".got", ".data"}
+# What the loader has by its own search, by the search path of who needs it, and by nothing but the name.
+LIBRARIES = {"opt/app/module.so": ["near", "deep"], "opt/app/libs/libnear.so": ["far"], "usr/lib/libdeep.so": [], "srv/elsewhere/libfar.so": []}
+BYSTANDER = "opt/app/other.so"
+
+
+def make_library(work, path, needed):
+    """With relocations, data that is relocated, names of its own, and constants in between that nobody reads."""
+    name = re.sub(r"^lib", "", Path(path).stem)
+    source, out = work / f"{name}.s", work / Path(path).name
+    (work / f"{name}.noise").write_bytes(random.Random(name).randbytes(NOISE))
+    lines = [".text", f".globl {name}_f", f".type {name}_f, @function", f"{name}_f:", "ret", ".section .rodata", ".globl %s_noise" % name, f"{name}_noise:", f'.incbin "{work / name}.noise"',
+             '.section .data.rel.ro, "aw"', f".globl {name}_table", f"{name}_table:"]
+    lines += [f".quad {name}_f, {name}_noise"] * 2000 + [f".quad {other}_f" for other in needed]
+    lines += [".data", f"{name}_data:", f".quad {name}_table"] + [".byte 1"] * 5000 + ['.section .note.GNU-stack, ""']
+    source.write_text("\n".join(lines) + "\n")
+    libraries = [word for other in needed for word in ("-L", str(work), f"-l{other}")]
+    subprocess.run(["cc", "-shared", "-nostdlib", "-o", out, source, f"-Wl,-soname,{out.name},--hash-style=gnu,-z,now", "-Wl,-rpath,$ORIGIN/libs", "-Wl,--no-as-needed", *libraries,
+                    "-Wl,--unresolved-symbols=ignore-all"], check=True, timeout=120)
+    return out.read_bytes()
+
+
+def parts_of(library):
+    """(name, offset, length) of the sections that a loader reads."""
+    text = subprocess.run(["readelf", "-SW", library], check=True, stdout=subprocess.PIPE, text=True, env={"LC_ALL": "C"}).stdout
+    found = re.findall(r"^ +\[ *\d+\] (\S+) +\S+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+)", text, re.M)
+    return [(name, int(offset, 16), int(size, 16)) for name, offset, size in found if name in READ_AT_LOAD]
+
+
+class Asked:
+    """A registry over a layout folder that notes which ranges of its largest blob are asked for."""
+
+    def __init__(self, folder):
+        self.ranges, self.lock = [], threading.Lock()
+        asked, largest = self, max((folder / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+
+        class Noting(Registry):
+            layouts = {"image": folder}
+
+            def send_blob(self, path, body):
+                if path.name == largest.name and body:
+                    begin, end = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+                    with asked.lock:
+                        asked.ranges.append((begin, end + 1))
+                return super().send_blob(path, body)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Noting)
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # who is ended asks no further
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.reference = f"127.0.0.1:{self.server.server_address[1]}/image:latest"
+
+    def has(self, begin, end):
+        with self.lock:
+            for low, high in sorted(self.ranges):
+                if low <= begin < high:
+                    begin = high
+        return begin >= end
+
+    def bytes(self):
+        with self.lock:
+            return sum(high - low for low, high in self.ranges)
+
+
+def begin_to_load(path):
+    with open(path, "rb", buffering=0) as file:
+        expect(len(file.read(832)) == 832, "what ld.so reads first")
+
+
+def main():
+    need_root(), need_fuse(), need_tools("cc", "readelf")
+    with work_folder() as work, Varve(work / "learner") as learner:
+        learner.work.mkdir()
+        tar, places, noise = Tar(), {}, random.Random(1)
+        made = {}
+        for path in reversed([*LIBRARIES, BYSTANDER]):
+            made[path] = make_library(work, path, LIBRARIES.get(path, []))
+        for path, content in made.items():
+            tar.file(f"noise/{Path(path).name}", noise.randbytes(NOISE)).file(path, content, mode=0o755)
+        content = tar.bytes()
+        for path, library in made.items():
+            places[path] = content.index(library)
+        image = layouts.write_image(work / "image", [(content, content, layouts.TAR, None)], tag="latest")
+        learner.index(image)
+        for mode in modes():
+            with Varve(work / mode) as varve:
+                varve.work.mkdir()
+                for options, is_ahead in ((["--no-prefetch"], False), ([], True)):
+                    asked = Asked(work / "image")
+                    with varve.mounted(asked.reference, mode, *options) as folder:
+                        before = asked.bytes()
+                        begin_to_load(Path(folder) / "opt/app/module.so")
+                        if is_ahead:
+                            for path in LIBRARIES:
+                                for name, offset, length in parts_of(work / Path(path).name):
+                                    begin = places[path] + offset
+                                    wait_for(f"{mode}: {name} of {path} is asked for", lambda begin=begin, end=begin + length: asked.has(begin, end))
+                        else:
+                            expect(not asked.has(places["srv/elsewhere/libfar.so"], places["srv/elsewhere/libfar.so"] + 832), f"{mode}: --no-prefetch fetches nothing ahead")
+                        expect(not asked.has(places[BYSTANDER], places[BYSTANDER] + 832), f"{mode}: a library that nobody loads")
+                        spent = asked.bytes() - before
+                        expect(spent < len(LIBRARIES) * NOISE / 2, f"{mode} {options}: {spent} bytes fetched")
+                        for path in LIBRARIES:
+                            expect((Path(folder) / path).read_bytes() == made[path], f"{mode}: {path} is right")
+                    asked.server.shutdown()
+                    varve.run("daemon", "--stop", "--force")
+                    varve.run("images", "rm", "--force", asked.reference, check=True)
+
+
+if __name__ == "__main__":
+    main()
