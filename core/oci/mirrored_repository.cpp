@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
@@ -38,19 +40,33 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+bool is_not_found(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const NotFound&) {
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // What came of one round over the sources.
 class Failures {
  public:
   void add(const std::string& source, bool is_last, std::exception_ptr error) {
     const auto text = text_of(error);
+    const bool lacks_it = is_not_found(error);
     if (texts_.size() < kMaxToldBytes) {
       if (!texts_.empty()) texts_ += "; ";
       texts_ += text.find(source) == std::string::npos ? source + ": " + text : text;
     }
     if (is_last || !has_last_) last_ = std::move(error);
     has_last_ = has_last_ || is_last;
+    is_denied_ = is_denied_ || (is_last && lacks_it);
   }
   bool any() const { return last_ != nullptr; }
+  // The last source, the registry itself, says that there is no such thing.
+  bool is_denied() const { return is_denied_; }
   const std::string& text() const { return texts_; }
   // What the last source, the registry itself, says counts; a mirror may lack what is there. Returns if it may pass.
   void throw_if_final() const {
@@ -74,19 +90,38 @@ class Failures {
   std::string texts_;
   std::exception_ptr last_;
   bool has_last_ = false;
+  bool is_denied_ = false;
 };
 
 }  // namespace
 
 struct MirroredRepository::Member {
-  Member(Source where, const RegistryOptions& options, std::shared_ptr<SourceState> known, Clock& clock)
-      : source(std::move(where)),
-        state(std::move(known)),
-        registry(std::make_shared<RegistryRepository>(source, options, clock)) {}
+  // `others_follow`: they can be asked where this one, a mirror, has never answered yet.
+  Member(Source where, const RegistryOptions& given, std::shared_ptr<SourceState> known, Clock& given_clock,
+         bool others_follow)
+      : source(std::move(where)), state(std::move(known)), options(given), clock(given_clock) {
+    internal::FirstAnswerWait wait{.host = state->first_answer()};
+    if (others_follow && source.is_mirror) wait.limit = std::chrono::milliseconds(options.first_answer_ms);
+    registry = std::make_shared<RegistryRepository>(source, options, clock, wait);
+  }
+
+  // For who waits for a first answer, too, as long as for any. A client of its own, which few ever need.
+  RegistryRepository& patient() {
+    if (state->first_answer()->came()) return *registry;
+    std::call_once(patient_made, [&] {
+      patient_registry = std::make_shared<RegistryRepository>(source, options, clock,
+                                                              internal::FirstAnswerWait{.host = state->first_answer()});
+    });
+    return *patient_registry;
+  }
 
   const Source source;
   const std::shared_ptr<SourceState> state;  // outlives a change of the files
-  const std::shared_ptr<RegistryRepository> registry;
+  const RegistryOptions options;
+  Clock& clock;
+  std::shared_ptr<RegistryRepository> registry;
+  std::once_flag patient_made;
+  std::shared_ptr<RegistryRepository> patient_registry;
 };
 
 struct MirroredRepository::Parts {
@@ -101,17 +136,22 @@ struct MirroredRepository::Parts {
     members = make_members(std::move(found.sources), {});
     own = find_own(*members);
   }
+  ~Parts() { closing.cancel(); }  // else a probe of a silent mirror keeps us
 
   std::shared_ptr<const Members> make_members(std::vector<Source> sources, const Members& before) {
     auto made = std::make_shared<Members>();
     for (auto& source : sources) {
       auto one = options;
       // Where others can be asked, they are asked first: it is tried again when all have failed.
-      if (sources.size() > 1) one.max_attempts = 1;
+      if (sources.size() > 1) {
+        one.max_attempts = 1;
+        one.cancel = &closing;
+      }
       if (source.is_mirror && sources.size() > 1) one.stall_timeout_ms = std::min(one.stall_timeout_ms, kMirrorStallMs);
       const auto known = std::ranges::find_if(before, [&](const auto& member) { return member->source == source; });
       auto state = known == before.end() ? std::make_shared<SourceState>(clock, rest_of(source)) : (*known)->state;
-      made->push_back(std::make_shared<Member>(std::move(source), one, std::move(state), clock));
+      const bool others_follow = &source != &sources.back();
+      made->push_back(std::make_shared<Member>(std::move(source), one, std::move(state), clock, others_follow));
     }
     return made;
   }
@@ -128,7 +168,7 @@ struct MirroredRepository::Parts {
     auto source = internal::own_source(reference, options.plain_http);
     for (const auto& member : of)
       if (!member->source.is_mirror) source = member->source;
-    return std::make_shared<RegistryRepository>(source, options, clock);
+    return std::make_shared<RegistryRepository>(source, options, clock, internal::FirstAnswerWait{});
   }
 
   // The sources as the files say now. A file that was broken while the image is in use changes nothing.
@@ -188,8 +228,8 @@ struct MirroredRepository::Parts {
     return ordered;
   }
 
-  // Calls ask(member) of one source after the other until one gives; what may pass is tried again, with growing waits.
-  // stop() says that an exception is not the source's.
+  // Calls ask(member, registry) of one source after the other until one gives; what may pass is tried again, with
+  // growing waits. stop() says that an exception is not the source's.
   template <typename Ask, typename Stop>
   void ask_in_turn(const Digest& digest, bool SourceCapabilities::*needed, const std::string& what, Ask&& ask,
                    Stop&& stop) {
@@ -197,11 +237,13 @@ struct MirroredRepository::Parts {
       const auto all = current();
       Failures failures;
       bool sends_whole = false;
-      for (const auto& member : in_order(*all, digest, needed)) {
+      Members left_soon;
+      const auto gives = [&](const std::shared_ptr<Member>& member, RegistryRepository& registry) {
+        const auto times_left = member->state->first_answer()->times_left();
         try {
-          ask(member);
+          ask(member, registry);
           member->state->succeeded();
-          return;
+          return true;
         } catch (const Cancelled&) {
           throw;
         } catch (const std::exception&) {
@@ -210,9 +252,17 @@ struct MirroredRepository::Parts {
           judge(*member, digest, std::current_exception());
           failures.add(member->source.host, member == all->back(), std::current_exception());
           sends_whole = sends_whole || (!lacked && member->state->lacks_ranges(digest));
+          if (member->state->first_answer()->times_left() != times_left) left_soon.push_back(member);
+          return false;
         }
-      }
+      };
+      for (const auto& member : in_order(*all, digest, needed))
+        if (gives(member, *member->registry)) return;
       if (!failures.any()) fail<NotFound>("{}: no source may be asked for it (capabilities in hosts.toml)", what);
+      // Nobody else gave: now those are worth waiting for. Which tags and lists there are the registry knows best.
+      if (needed == &SourceCapabilities::pull || !failures.is_denied())
+        for (const auto& member : std::exchange(left_soon, {}))
+          if (gives(member, member->patient())) return;
       if (sends_whole) continue;  // better than nothing: once more, and what lies in front is skipped
       failures.throw_if_final();
       waits.wait(failures.text());
@@ -306,7 +356,7 @@ struct MirroredRepository::Parts {
       if (!member->source.capabilities.pull || !member->state->begin_probe()) continue;
       const bool added = errands.add([this, member, blob](const std::stop_token& stop) {
         try {
-          member->registry->read_blob_or_refuse(blob, {.offset = 0, .length = std::min<std::uint64_t>(1, blob.size)},
+          member->patient().read_blob_or_refuse(blob, {.offset = 0, .length = std::min<std::uint64_t>(1, blob.size)},
                                                 [&](ByteView) {
                                                   if (stop.stop_requested()) throw Cancelled("it is closed");
                                                 });
@@ -356,7 +406,8 @@ struct MirroredRepository::Parts {
   const Reference reference;
   const RegistryOptions options;
   Clock& clock;
-  std::mutex mutex;  // guards what follows
+  CancelFlag closing{options.cancel};  // ends what the sources are asked
+  std::mutex mutex;                    // guards what follows
   std::vector<std::filesystem::path> looked;
   std::vector<internal::FileStamp> stamps;
   Clock::TimePoint looked_at;
@@ -381,7 +432,8 @@ class MirroredRepository::BlobTransfer {
     parts_.ask_in_turn(
         blob_.digest, &SourceCapabilities::pull,
         fmt::format("{}: blob {}", parts_.reference.repository_name(), blob_.digest.to_string()),
-        [&](const std::shared_ptr<Member>& member) { read_from(member); }, [&] { return must_stop(); });
+        [&](const std::shared_ptr<Member>& member, RegistryRepository& registry) { read_from(member, registry); },
+        [&] { return must_stop(); });
     if (givers_.size() > 1 && is_whole() && hash_.finish() != blob_.digest) {
       const auto why = fmt::format("{}: blob {}: the content does not match the digest",
                                    parts_.reference.repository_name(), blob_.digest.to_string());
@@ -400,7 +452,7 @@ class MirroredRepository::BlobTransfer {
     return true;
   }
 
-  void read_from(const std::shared_ptr<Member>& member) {
+  void read_from(const std::shared_ptr<Member>& member, RegistryRepository& registry) {
     const ByteRange rest{.offset = range_.offset + delivered_, .length = range_.length - delivered_};
     const ByteSink into = [&](ByteView bytes) {
       parts_.note_given(member, blob_.digest, {range_.offset + delivered_, bytes.size()});
@@ -415,9 +467,9 @@ class MirroredRepository::BlobTransfer {
       delivered_ += bytes.size();
     };
     const bool is_last_resort = member->state->lacks_ranges(blob_.digest);
-    if (is_last_resort) return member->registry->read_blob(blob_, rest, into);
+    if (is_last_resort) return registry.read_blob(blob_, rest, into);
     try {
-      member->registry->read_blob_or_refuse(blob_, rest, into);
+      registry.read_blob_or_refuse(blob_, rest, into);
     } catch (const RangesNotServed&) {
       if (member->source.is_mirror) parts_.fill(member, blob_);
       throw;
@@ -452,7 +504,7 @@ Document MirroredRepository::manifest(std::string_view selector) {
   parts_->ask_in_turn(
       digest.value_or(digest_of(selector)), digest ? &SourceCapabilities::pull : &SourceCapabilities::resolve,
       fmt::format("{}: manifest '{}'", name(), selector),
-      [&](const std::shared_ptr<Member>& member) { found = member->registry->manifest(selector); }, never);
+      [&](const auto& /*member*/, RegistryRepository& registry) { found = registry.manifest(selector); }, never);
   return std::move(*found);
 }
 
@@ -539,8 +591,7 @@ std::vector<Descriptor> MirroredRepository::list_referrers(const Digest& subject
                                                            std::string_view artifact_type) {
   const auto members = parts_->current();
   std::vector<Descriptor> found;
-  const auto ask = [&](const std::shared_ptr<Member>& member) {
-    auto& registry = *member->registry;
+  const auto ask = [&](const std::shared_ptr<Member>& member, RegistryRepository& registry) {
     found = whole == nullptr ? registry.referrers(subject, artifact_type)
                              : registry.part_referrers(subject, *whole, artifact_type);
     // A mirror that knows of none may not have been told yet, or have no such list.
@@ -548,7 +599,7 @@ std::vector<Descriptor> MirroredRepository::list_referrers(const Digest& subject
   };
   if (members->size() == 1) {
     parts_->ask_alone(
-        *members->front(), [&] { ask(members->front()); }, [] { return false; });
+        *members->front(), [&] { ask(members->front(), *members->front()->registry); }, [] { return false; });
     return found;
   }
   const bool any_lists =

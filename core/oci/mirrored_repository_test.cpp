@@ -19,6 +19,7 @@ class MirrorTest : public RegistryFixture {
     options_.mirrors.hosts_dirs = {dir_ / "certs.d"};
     options_.mirrors.registries_conf = dir_ / "registries.conf";
     options_.stall_timeout_ms = 300;
+    options_.first_answer_ms = 20'000;  // a living mirror may be slow on a loaded machine
     write_file_atomically(dir_ / "registries.conf", {});
     mirror_.add_blob("team/app", content_);
     say("capabilities = [\"pull\"]\n");
@@ -115,6 +116,97 @@ TEST_F(MirrorTest, ThatDiesInAWholeBlobIsFollowedAndTheDigestChecked) {
   mirror_.add_blob("team/app", large);
   EXPECT_TRUE(read(*open(), blob, {.offset = 0, .length = blob.size}) == large);
   EXPECT_EQ(registry_.records()[0].request.header("range"), "bytes=1000000-8999999");
+}
+
+// It holds its answers from now on; in the end they must go, or it does not.
+class Held {
+ public:
+  explicit Held(test::FakeRegistry& registry) : registry_(registry) { registry_.hold_blobs(); }
+  ~Held() { registry_.release_blobs(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  test::FakeRegistry& registry_;
+};
+
+TEST_F(MirrorTest, ThatNeverAnsweredIsLeftSoonAndRests) {
+  options_.first_answer_ms = 50;
+  options_.stall_timeout_ms = 20'000;
+  const auto repository = open();
+  {
+    const Held silent(mirror_);
+    expect_right(*repository, late_);
+    EXPECT_EQ(repository->sources()[0].state, "resting");
+    EXPECT_THAT(repository->sources()[0].last_error, HasSubstr("within 50 ms"));
+    for (int i = 0; i < 3; ++i) expect_right(*repository, early_);
+    EXPECT_EQ(repository->sources()[0].failures, 1u) << "it was not asked while it rests";
+    EXPECT_EQ(registry_.count(Kind::kBlob), 4u);
+    EXPECT_THAT(clock_.sleeps(), IsEmpty());
+    clock_.advance(std::chrono::seconds(2));
+    expect_right(*repository, late_);  // begins the probe, which waits
+  }
+  wait_until([&] { return repository->sources()[0].state == "good"; });
+  registry_.forget_records();
+  expect_right(*repository, late_);
+  EXPECT_EQ(registry_.count(Kind::kBlob), 0u);
+}
+
+TEST_F(MirrorTest, ThatIsSlowIsWaitedForWhereNobodyElseGives) {
+  options_.first_answer_ms = 50;
+  options_.stall_timeout_ms = 20'000;
+  options_.max_attempts = 1;
+  registry_.fail_next(503, -1);
+  const auto repository = open();
+  {
+    Held slow(mirror_);
+    const std::jthread release([&] {
+      wait_until([&] { return registry_.count(Kind::kBlob) > 0; });  // so it was left, and the next one asked
+      mirror_.release_blobs();
+    });
+    expect_right(*repository, late_);
+  }
+  EXPECT_EQ(registry_.count(Kind::kBlob), 1u);
+  const auto mirror = repository->sources()[0];
+  EXPECT_EQ(mirror.bytes, late_.length);
+  EXPECT_EQ(mirror.failures, 1u);
+  EXPECT_EQ(mirror.state, "good");
+  EXPECT_THAT(clock_.sleeps(), IsEmpty());
+}
+
+TEST_F(MirrorTest, ThatAnsweredAnyOfItsHostsRepositoriesIsWaitedForAsLongAsEver) {
+  registry_.add_blob("team/other", content_);
+  mirror_.add_blob("team/other", content_);
+  mirror_.set([](Switches& s) { s.auth = Auth::kBasic; });  // 401 is an answer
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  options_.stall_timeout_ms = 20'000;
+  expect_right(*open(), late_);
+  mirror_.set([](Switches& s) { s.auth = Auth::kNone; });
+  registry_.forget_records();
+  options_.first_answer_ms = 50;
+  const auto other = open("team/other");
+  {
+    Held slow(mirror_);
+    const std::jthread release([&] {
+      mirror_.wait_for_held(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // longer than one that never answered has
+      mirror_.release_blobs();
+    });
+    expect_right(*other, late_);
+  }
+  EXPECT_EQ(registry_.count(Kind::kBlob), 0u);
+  EXPECT_EQ(other->sources()[0].failures, 0u);
+}
+
+TEST_F(MirrorTest, ThatNeverAnsweredDoesNotDelayThatATagIsNotThere) {
+  options_.first_answer_ms = 50;
+  test::FakeHttpServer silent(
+      [](const auto&) { return test::FakeHttpResponse{.breaks = Break::kStall, .break_after = 0}; });
+  options_.mirrors.rules = {
+      {.prefix = registry_.host(), .locations = {"http://" + silent.host()}, .resolve = true, .place = "test"}};
+  const auto repository = open();
+  EXPECT_THROW(repository->manifest("none"), NotFound);
+  EXPECT_EQ(repository->sources()[0].failures, 1u) << "it is not asked once more, with patience";
 }
 
 TEST_F(MirrorTest, ThatHangsInABodyIsLeft) {

@@ -10,9 +10,10 @@
 namespace varve::oci {
 
 struct RegistryRepository::Parts {
-  Parts(const internal::Source& source, const RegistryOptions& options, Clock& clock)
+  Parts(const internal::Source& source, const RegistryOptions& options, Clock& clock,
+        const internal::FirstAnswerWait& first_answer)
       : name(source.name()),
-        endpoint(source, options, clock),
+        endpoint(source, options, clock, first_answer),
         manifests(endpoint),
         reader(endpoint),
         writer(endpoint, options.upload_chunk_bytes),
@@ -44,9 +45,10 @@ decltype(auto) named(const std::string& name, Operation&& operation) {
 }  // namespace
 
 RegistryRepository::RegistryRepository(const Reference& reference, const RegistryOptions& options, Clock& clock)
-    : RegistryRepository(internal::own_source(reference, options.plain_http), options, clock) {}
-RegistryRepository::RegistryRepository(const internal::Source& source, const RegistryOptions& options, Clock& clock)
-    : parts_(std::make_unique<Parts>(source, options, clock)) {}
+    : RegistryRepository(internal::own_source(reference, options.plain_http), options, clock, {}) {}
+RegistryRepository::RegistryRepository(const internal::Source& source, const RegistryOptions& options, Clock& clock,
+                                       const internal::FirstAnswerWait& first_answer)
+    : parts_(std::make_unique<Parts>(source, options, clock, first_answer)) {}
 RegistryRepository::~RegistryRepository() = default;
 
 std::string RegistryRepository::name() const { return parts_->name; }

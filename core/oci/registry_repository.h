@@ -22,8 +22,9 @@ struct RegistryStats {
 };
 
 namespace internal {
+struct FirstAnswerWait;
 struct Source;
-}
+}  // namespace internal
 
 // A range was asked for, and the whole blob came; nothing of it was handed on.
 class RangesNotServed : public TemporaryError {
@@ -36,7 +37,8 @@ class RegistryRepository final : public Repository {
   // The registry that the reference names, whatever its mirrors. No request is made yet. `clock` must outlive it.
   RegistryRepository(const Reference& reference, const RegistryOptions& options, Clock& clock = Clock::system());
   // A repository where it is served.
-  RegistryRepository(const internal::Source& source, const RegistryOptions& options, Clock& clock);
+  RegistryRepository(const internal::Source& source, const RegistryOptions& options, Clock& clock,
+                     const internal::FirstAnswerWait& first_answer);
   ~RegistryRepository() override;
 
   std::string name() const override;

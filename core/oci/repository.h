@@ -139,6 +139,9 @@ struct CredentialProviderSettings {
 // For RegistryOptions. What plugins say is kept in it, in memory alone. The file is read when a plugin is needed.
 std::shared_ptr<internal::CredentialProviders> open_credential_providers(const CredentialProviderSettings& settings);
 
+// A mirror that never answered in this process is waited for so long where somebody else can be asked.
+inline constexpr int kFirstAnswerMs = 200;
+
 struct RegistryOptions {
   std::filesystem::path authfile;  // --authfile; "" = the usual places (CLI.md)
   std::filesystem::path ca_file;   // "" = the system's
@@ -146,6 +149,7 @@ struct RegistryOptions {
   int max_attempts = 6;            // of one request, with back-off
   int connect_timeout_ms = 10'000;
   int stall_timeout_ms = 20'000;         // less than 1 KiB/s for so long = broken transfer, tried again
+  int first_answer_ms = kFirstAnswerMs;  // of this process: not handed to others
   std::uint64_t upload_chunk_bytes = 0;  // 0 = monolithic; else PATCH chunks
   bool referrers_api = true;             // false: use the tag fallback only
   // Further repositories where indexes of images lie (core/index), as users name them; asked after the image's own.

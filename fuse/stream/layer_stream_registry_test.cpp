@@ -23,6 +23,7 @@ class LayerStreamRegistryTest : public LayerStreamTestBase {
     oci::RegistryOptions options;
     options.plain_http = true;
     options.stall_timeout_ms = 300;
+    options.first_answer_ms = 20'000;  // a living mirror may be slow on a loaded machine
     oci::MirrorRule rule{.prefix = registry_.host(), .locations = {}, .place = "test"};
     for (const auto& mirror : mirrors_) rule.locations.push_back("http://" + mirror->host());
     if (!mirrors_.empty()) options.mirrors.rules.push_back(rule);

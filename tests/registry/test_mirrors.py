@@ -70,21 +70,53 @@ def hosts_text(mirror):
     return f'[host."http://{mirror.host}"]\ncapabilities = ["pull"]\n'
 
 
+class PassedOver(Exception):
+    """A machine under load kept a living mirror from its first answer for 200 ms, and the next source was asked: rightly, but not what is looked at."""
+
+
+def until_asked(attempt):
+    """attempt(number) of 0, 1, ... until the mirror was not passed over."""
+    for number in range(10):
+        try:
+            return attempt(number)
+        except PassedOver as passed:
+            print(f"once more: {passed}", flush=True)
+    raise AssertionError("the mirror is passed over each time")
+
+
+def asking(machine, *words):
+    """What a command says that did not pass over its mirror. Each is a process of its own, which knows no host yet."""
+    def attempt(_):
+        done = machine.run(*words, check=True)
+        if b"nor ever before" in done.stderr:
+            raise PassedOver(done.stderr.decode(errors="replace"))
+        return done
+    return until_asked(attempt)
+
+
+def mounts_asking(node):
+    mounts = node.json("status")["mounts"]
+    for one in (source for mount in mounts for source in mount["sources"]):
+        if one["mirror"] and (one["state"], one["failures"]) != ("good", 0):
+            raise PassedOver(f"{one}")
+    return mounts
+
+
 def check_commands(work, registry, image):
     mirror = Mirror(registry)
     settings = hosts_toml(work, registry, hosts_text(mirror))
     with Machine(work, "reader", settings) as reader:
-        assert reader.run("cat", image, "/data/x", check=True).stdout == NOISE
+        assert asking(reader, "cat", image, "/data/x").stdout == NOISE
         assert mirror.requests > 0 and mirror.names == {f"ns={registry.replace(':', '%3A')}"}, mirror.names
         mirror.wrong = True
-        done = reader.run("cat", image, "/data/x", check=True)
+        done = asking(reader, "cat", image, "/data/x")
         assert done.stdout == NOISE
         assert f"{mirror.host}/team/app gives wrong bytes".encode() in done.stderr, done.stderr
         asked = mirror.requests
         assert reader.run("--no-mirrors", "cat", image, "/data/x", check=True).stdout == NOISE
         assert mirror.requests == asked
     with Machine(work, "indexer", settings) as indexer:
-        indexer.run("index", "--force", "--to", f"oci:{work}/indexes", image, check=True)
+        asking(indexer, "index", "--force", "--to", f"oci:{work}/indexes", image)
         assert mirror.requests > asked
     hosts_toml(work, registry, '[host."http://x"]\ncapabilities = ["fly"]\n')
     with Machine(work, "broken", settings) as broken:
@@ -101,7 +133,7 @@ def check_whole_copies(work, registry, image):
     repository = f"{registry}/team/app"
     with Machine(work, "keeper", settings) as keeper:
         keeper.run("pin", "add", image, "--name", "v1", check=True)
-        done = keeper.run("pin", "check", "--deep", repository)
+        done = asking(keeper, "pin", "check", "--deep", repository)
         assert f"{mirror.host}/team/app gives wrong bytes" in expect(done, 0), done.stderr
     for name, place in (("folder", f"oci:{work}/copy:v1"), ("archive", f"docker-archive:{work}/copy.tar")):
         with Machine(work, f"to-{name}", settings) as exporter:
@@ -131,7 +163,7 @@ def check_own_settings(work, registry, image):
     mirror = Mirror(registry)
     table = f'[[mirror]]\nprefix = "{registry}"\nlocation = "http://{mirror.host}/"\n'
     with Machine(work, "own", hosts_toml(work, registry, "broken, and not looked at") + table) as own:
-        assert own.run("cat", image, "/data/x", check=True).stdout == NOISE
+        assert asking(own, "cat", image, "/data/x").stdout == NOISE
         assert mirror.requests > 0
         expect(own.run("config"), 0, f"{registry} -> http://{mirror.host}", "own.toml:2")
     for line, words in (('location = "x"\n', "'prefix' is missing"), ('prefix = "x"\nlocation = "ftp://x"\n', "ftp://x"), ('prefix = "x"\nlocations = "y"\n', "locations")):
@@ -143,11 +175,11 @@ def check_own_settings(work, registry, image):
     mirror.stop()
 
 
-def check_mounted(work, registry, image):
+def check_mounted(work, registry, image, number):
     mirror = Mirror(registry)
-    with Machine(work, "node", hosts_toml(work, registry, hosts_text(mirror))) as node, node.mounted(image, "fuse", "--no-prefetch") as tree:
+    with Machine(work, f"node{number}", hosts_toml(work, registry, hosts_text(mirror))) as node, node.mounted(image, "fuse", "--no-prefetch") as tree:
         assert Path(tree, "etc/motd").read_bytes() == b"hello\n" * 5000
-        (mount,) = node.json("status")["mounts"]
+        (mount,) = mounts_asking(node)
         assert mount["bytes_from"]["mirror"] > 0 and mount["bytes_from"]["registry"] == 0, mount["bytes_from"]
         assert [(one["host"], one["mirror"], one["state"]) for one in mount["sources"]] == [(mirror.host, True, "good"), (registry, False, "good")], mount["sources"]
         mirror.stop()
@@ -157,10 +189,12 @@ def check_mounted(work, registry, image):
         expect(node.run("status"), 0, f"mirror {mirror.host}: resting", f"registry {registry}: good")
 
 
-def check_told(work, registry, image, other):
+def check_told(work, registry, image, other, number):
     """What one image learns of a host is told to the others."""
     mirror = Mirror(registry)
-    with Machine(work, "told", hosts_toml(work, registry, hosts_text(mirror))) as node, node.mounted(image, "fuse", "--no-prefetch") as tree, node.mounted(other, "fuse", "--no-prefetch") as place:
+    settings = hosts_toml(work, registry, hosts_text(mirror))
+    with Machine(work, f"told{number}", settings) as node, node.mounted(image, "fuse", "--no-prefetch") as tree, node.mounted(other, "fuse", "--no-prefetch") as place:
+        mounts_asking(node)
         mirror.stop()
         assert Path(tree, "data/x").read_bytes() == NOISE
         sources = next(mount["sources"] for mount in node.json("status")["mounts"] if mount["dir"] == place)
@@ -185,8 +219,8 @@ def main():
             check_whole_copies(work, registry, image)
             check_own_settings(work, registry, image)
             if fuse:
-                check_mounted(work, registry, image)
-                check_told(work, registry, image, other)
+                until_asked(lambda number: check_mounted(work, registry, image, number))
+                until_asked(lambda number: check_told(work, registry, image, other, number))
     print("mirrors: commands" + (" and mounts" if fuse else "; no mounts here"))
 
 

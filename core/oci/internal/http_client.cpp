@@ -61,13 +61,15 @@ bool is_permanent(CURLcode code) {
 
 // State of one exchange, reached from libcurl's callbacks. They let nothing be thrown through C: it is kept here.
 struct Exchange {
-  explicit Exchange(const HttpRequest& r) : request(r) {}
+  Exchange(const HttpRequest& r, FirstAnswer* f) : request(r), first_answer(f) {}
 
   const HttpRequest& request;
+  FirstAnswer* const first_answer;  // null = nobody wants to know
   HttpResponse response;
   std::size_t header_bytes = 0;
   bool head_done = false;
   bool enough = false;
+  bool left_soon = false;  // nothing had come from the host, ever, and its time was up
   std::uint64_t sent = 0;
   std::uint64_t received = 0;  // of the body
   SteadyClock::time_point last_activity = SteadyClock::now();
@@ -100,6 +102,7 @@ struct Exchange {
       const auto status = space == std::string_view::npos ? std::nullopt : parse_decimal(line.substr(space + 1, 3));
       if (!status || *status < 100) fail<CorruptData>("{}: a malformed status line", request.url.shown());
       response.head.status = int(*status);
+      if (first_answer != nullptr) first_answer->note_came();  // whatever it says: somebody is there
       return;
     }
     if (head_done) return;  // trailers
@@ -307,6 +310,15 @@ std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClient
     const bool stores = exchange.request.method == "PUT" || exchange.request.method == "PATCH";
     const bool all_sent = stores && exchange.sent == exchange.request.body_bytes;
     const auto idle = SteadyClock::now() - exchange.last_activity;
+    auto look_again = std::chrono::milliseconds(kPollMs);
+    if (options.first_answer.is_short()) {
+      const auto left = *options.first_answer.limit - std::chrono::duration_cast<std::chrono::milliseconds>(idle);
+      if (left.count() <= 0) {
+        exchange.left_soon = true;
+        return std::nullopt;
+      }
+      look_again = std::min(look_again, left);
+    }
     if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
     // Before the answer begins silence is what counts: servers think.
     if (!all_sent && exchange.head_done && throughput.below_floor()) return std::nullopt;
@@ -317,7 +329,7 @@ std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClient
         return std::nullopt;
       }
     }
-    ::curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);
+    ::curl_multi_poll(multi, nullptr, 0, int(look_again.count()), nullptr);
   }
   int left = 0;
   while (const auto* message = ::curl_multi_info_read(multi, &left))
@@ -328,8 +340,11 @@ std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClient
 }  // namespace
 
 HttpResponse HttpClient::exchange(const HttpRequest& request) {
+  const auto where = request.method + " " + request.url.shown();
+  if (options_.first_answer.is_short() && options_.first_answer.host->leave_with_others())
+    throw TransportError(where + ": no answer to others just now, nor ever before", false, true);
   auto connection = take_connection(request.url);
-  Exchange exchange(request);
+  Exchange exchange(request, options_.first_answer.host.get());
   const auto headers = make_header_list(request.headers);
   set_up(connection->easy.get(), options_, request, headers.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
@@ -346,7 +361,12 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
       if (idle.size() > kMaxIdleConnections) idle.erase(idle.begin());
     });
   if (exchange.thrown) std::rethrow_exception(exchange.thrown);
-  const auto where = request.method + " " + request.url.shown();
+  if (exchange.left_soon) {
+    options_.first_answer.host->note_left();
+    throw TransportError(
+        fmt::format("{}: no answer within {} ms, nor ever before", where, options_.first_answer.limit->count()), false,
+        true);
+  }
   if (!result)
     throw TransportError(fmt::format("{}: no byte, or next to none, for {} ms", where, options_.stall_timeout.count()),
                          false, !exchange.head_done);

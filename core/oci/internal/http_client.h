@@ -14,6 +14,7 @@
 #include "core/base/cancel.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
+#include "core/oci/internal/first_answer.h"
 #include "core/oci/internal/http_headers.h"
 #include "core/oci/internal/url.h"
 
@@ -76,6 +77,8 @@ struct HttpClientOptions {
   std::string unverified_host = {};  // "cache.example:443": its certificate is not looked at; "" = all are
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stall_timeout{20'000};
+  // Its limit ends with the first line of an answer, whoever got that: no body is cut.
+  FirstAnswerWait first_answer = {};
   const CancelFlag* cancel = nullptr;  // once it is set, exchanges that are not done in a second throw Cancelled
 };
 

@@ -16,7 +16,8 @@ constexpr std::size_t kMaxShownError = 300;
 // Unless a file says otherwise: whoever has another place to ask need not wait long for one that is away.
 constexpr std::chrono::milliseconds kMirrorDialTimeout{1'000};
 
-HttpClientOptions http_options(const Source& source, const RegistryOptions& options) {
+HttpClientOptions http_options(const Source& source, const RegistryOptions& options,
+                               const FirstAnswerWait& first_answer) {
   const auto* home = std::getenv("HOME");
   const auto places = certificate_places(home == nullptr ? "" : home);
   const auto found = find_host_certificates(places, source.host);
@@ -26,6 +27,7 @@ HttpClientOptions http_options(const Source& source, const RegistryOptions& opti
                          .connect_timeout = source.dial_timeout.value_or(
                              source.is_mirror ? std::min(usual_timeout, kMirrorDialTimeout) : usual_timeout),
                          .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms),
+                         .first_answer = first_answer,
                          .cancel = options.cancel};
   http.authorities += found.authorities;
   for (const auto& file : source.authorities) http.authorities += read_authorities(file) + "\n";
@@ -55,13 +57,14 @@ bool is_redirect_status(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock)
+RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock,
+                                   const FirstAnswerWait& first_answer)
     : source_(source),
       name_(source.name()),
       max_attempts_(std::max(1, options.max_attempts)),
       cancel_(options.cancel),
       clock_(clock),
-      http_(http_options(source, options)),
+      http_(http_options(source, options, first_answer)),
       authenticator_(http_, clock,
                      {.host = source.host,
                       .repository = source.repository,

@@ -31,7 +31,8 @@ struct RegistryCounters {
 // Safe to use from any thread.
 class RegistryEndpoint {
  public:
-  RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock);
+  RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock,
+                   const FirstAnswerWait& first_answer = {});
 
   // URL of "<root>/<repository>/<rest>" at the registry. Finds out first whether it speaks TLS where that is open.
   Url url(const std::string& rest);

@@ -12,6 +12,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/digest.h"
+#include "core/oci/internal/first_answer.h"
 #include "core/oci/repository.h"
 
 namespace varve::oci::internal {
@@ -41,8 +42,10 @@ class HostRest {
   bool begin(Clock::TimePoint now, const Trouble& trouble);
   bool begin_probe(Clock::TimePoint now);
   void end_probe();
+  const std::shared_ptr<FirstAnswer>& first_answer() const { return first_answer_; }
 
  private:
+  const std::shared_ptr<FirstAnswer> first_answer_ = std::make_shared<FirstAnswer>();
   mutable std::mutex mutex_;  // guards what follows
   unsigned rests_ = 0;        // since it was good
   Clock::TimePoint until_;
@@ -78,6 +81,9 @@ class SourceState {
   // True for one caller at a time, if the rest is over; end_probe() follows.
   bool begin_probe();
   void end_probe();
+
+  // Of its host.
+  const std::shared_ptr<FirstAnswer>& first_answer() const { return host_->first_answer(); }
 
   void count_bytes(std::uint64_t bytes) { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   // Without the host.
