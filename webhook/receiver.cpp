@@ -19,6 +19,17 @@ HttpResponse later(const std::string& text, int status = 503) {
   return response;
 }
 
+class EndOfTurn {
+ public:
+  explicit EndOfTurn(std::binary_semaphore& turn) : turn_(turn) {}
+  ~EndOfTurn() { turn_.release(); }
+  EndOfTurn(const EndOfTurn&) = delete;
+  EndOfTurn& operator=(const EndOfTurn&) = delete;
+
+ private:
+  std::binary_semaphore& turn_;
+};
+
 }  // namespace
 
 Receiver::Receiver(const Settings& settings, const std::string& queue, WebhookMetrics& metrics,
@@ -40,8 +51,8 @@ Receiver::Receiver(const Settings& settings, const std::string& queue, WebhookMe
 
 template <typename Use>
 void Receiver::with_queue(Use&& use) {
-  const std::unique_lock lock(mutex_, kPatience);
-  if (!lock) throw TemporaryError("webhook queue: it is in use");
+  if (!turn_.try_acquire_for(kPatience)) throw TemporaryError("webhook queue: it is in use");
+  const EndOfTurn end(turn_);
   try {
     if (!queue_) queue_ = std::make_unique<WorkQueue>(where_);
     use(*queue_);
