@@ -9,8 +9,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests" / name) for name in ("oracle", "registry", "mount")]
 import layouts, tars  # noqa: E402
 from machine import wait_for  # noqa: E402
-from program import Varve, modes, need_fuse, need_root, work_folder  # noqa: E402
-from run import HERE, ratio, served, spread  # noqa: E402
+from program import modes, need_fuse, need_root, work_folder  # noqa: E402
+from run import HERE, empty_machine, layout_of, ratio, served, spread  # noqa: E402
 from test_mirrors import hosts_toml  # noqa: E402
 from touched import drop_caches  # noqa: E402
 
@@ -47,15 +47,10 @@ def read(path):
 class Bench:
     def __init__(self, options):
         self.options = options
-        folder, _, self.tag = options.image.removeprefix("oci:").rpartition(":")
-        self.layout = Path(folder).resolve()
+        self.layout, self.tag = layout_of(options.image)
 
-    @contextlib.contextmanager
     def varve(self, work):
-        work.mkdir()
-        with Varve(work) as varve:
-            varve.binary = str(self.options.varve.resolve())
-            yield varve
+        return empty_machine(self.options.varve, work)
 
     def run(self, work):
         noise = tars.Tar().dir("data")

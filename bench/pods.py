@@ -10,8 +10,8 @@ sys.path[:0] = [str(REPOSITORY / "tests" / name) for name in ("oracle", "run", "
 import debian13, layouts  # noqa: E402
 from containerd import CONFIG, Containerd, Snapshotter, need_containerd, wait_for  # noqa: E402
 from cri import Pod  # noqa: E402
-from program import Varve, work_folder  # noqa: E402
-from run import served, spread  # noqa: E402
+from program import work_folder  # noqa: E402
+from run import empty_machine, layout_of, served, spread  # noqa: E402
 from test_snapshotter import layer, tools  # noqa: E402
 from touched import drop_caches  # noqa: E402
 
@@ -35,15 +35,10 @@ class Node(Containerd):
 class Bench:
     def __init__(self, options, binaries):
         self.options, self.binaries = options, binaries
-        folder, _, self.tag = options.image.removeprefix("oci:").rpartition(":")
-        self.layout = Path(folder).resolve()
+        self.layout, self.tag = layout_of(options.image)
 
-    @contextlib.contextmanager
     def varve(self, work):
-        work.mkdir()
-        with Varve(work) as varve:
-            varve.binary = str(self.options.varve.resolve())
-            yield varve
+        return empty_machine(self.options.varve, work)
 
     def node(self, varve, host, name="varve"):
         return Node(varve.work / name, varve.snapshotter.address, varve.root, self.binaries, pause=f"{host}/pause:latest", config=CONFIG.replace('snapshotter = "varve"', f'snapshotter = "{name}"'))

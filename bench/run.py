@@ -329,6 +329,21 @@ class Bench:
         return served(self.options.varve, [layout], rate_mbit or self.options.rate_mbit, rtt_ms or self.options.rtt_ms)
 
 
+def layout_of(image):
+    """The folder and the tag of "oci:DIR:TAG"."""
+    folder, _, tag = image.removeprefix("oci:").rpartition(":")
+    return Path(folder).resolve(), tag
+
+
+@contextlib.contextmanager
+def empty_machine(binary, work):
+    """With a state folder of its own, which is made."""
+    work.mkdir()
+    with Varve(work) as varve:
+        varve.binary = str(Path(binary).resolve())
+        yield varve
+
+
 @contextlib.contextmanager
 def served(binary, layouts, rate_mbit, rtt_ms):
     """HOST:PORT of a registry that serves the layouts, each by its folder's name, behind a link."""
