@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a start is about to read is in the page cache before it is asked for, as the kernel tells it (mincore(2)); and nothing of that is in the way of an unmount, a daemon's
 end, a crash or a second start."""
-import os, signal, sys, time
+import contextlib, os, signal, sys, time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -31,7 +31,11 @@ class Library:
 
 
 def children_of(pid):
-    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    children = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            children += (task / "children").read_text().split()
+    return children
 
 
 def a_start_finds_its_pages(varve, image, mode):
