@@ -7,11 +7,8 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/oci/layout.h"
 #include "core/oci/manifest.h"
@@ -20,7 +17,6 @@ namespace varve::indexer {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr std::string_view kTrash = "varve-trash";  // beside blobs/, so that a rename moves nothing
 
@@ -252,22 +248,10 @@ class Collector {
     fs::remove_all(dir_ / kTrash);
   }
 
-  // Entries whose manifests are gone leave index.json; everything else in it stays as it is.
   void drop_entries() {
-    const std::set<Digest> removed(report_.removed_manifests.begin(), report_.removed_manifests.end());
-    const auto index = dir_ / "index.json";
-    auto document =
-        JsonValue::parse(read_file(index, oci::kMaxIndexJsonBytes), index.string(), {.bytes = oci::kMaxIndexJsonBytes})
-            .raw();
-    auto& manifests = document["manifests"];
-    if (!manifests.is_array()) return;
-    const auto before = manifests.size();
-    std::erase_if(manifests.get_ref<json::array_t&>(), [&](const json& entry) {
-      const auto text = entry.is_object() ? entry.value("digest", "") : "";
-      const auto digest = Digest::try_parse(text);
-      return digest && removed.contains(*digest) && !reached_.contains(*digest);
-    });
-    if (manifests.size() != before) write_file_atomically(index, as_bytes(document.dump()));
+    std::set<Digest> removed(report_.removed_manifests.begin(), report_.removed_manifests.end());
+    std::erase_if(removed, [&](const Digest& digest) { return reached_.contains(digest); });
+    oci::drop_entries(dir_, removed);
   }
 
   fs::path path_of(const Digest& digest) const { return blobs_ / digest.hex(); }

@@ -202,8 +202,8 @@ void add_images_command(CLI::App& app, Context& context) {
   rm->footer(
       "Examples:\n  varve images rm registry.example/team/notebook:v1\n"
       "  varve images rm sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\n"
-      "What is mounted, or used by a session, is refused. Its index stays, so that it is mounted again without being "
-      "indexed.");
+      "What is mounted, or used by a session, is refused. An index that was made here stays, so that the image is "
+      "mounted again without being indexed.");
   rm->callback([&context, removal] { run_remove(context, *removal); });
 }
 

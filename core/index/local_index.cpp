@@ -261,6 +261,8 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   return path;
 }
 
+std::filesystem::path LocalIndex::layout_dir() const { return root_ / kLayoutFolder; }
+
 std::filesystem::path LocalIndex::trees_dir() const { return root_ / kTreesFolder; }
 
 std::shared_ptr<oci::Repository> LocalIndex::holder_of(const std::optional<oci::Descriptor>& blob,

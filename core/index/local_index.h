@@ -48,6 +48,7 @@ class LocalIndex {
   // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then
   // kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
+  std::filesystem::path layout_dir() const;  // of repository()
   // Where trees lie, by names that others than tree_file() choose, too.
   std::filesystem::path trees_dir() const;
   // Who serves a blob of which parts are fetched when they are first needed (the windows of a gzip layer, a start-up

@@ -16,14 +16,18 @@ namespace fs = std::filesystem;
 
 // What the tree is made of, so that images which share these layers share it, too. Not by whom: a daemon that follows
 // another one must find the very tree that is mounted.
-std::string name_of(const LoadedIndex& index, const oci::Image& image) {
-  std::string words = "varve tree of layers";
-  for (std::size_t i = 0; i < index.maps.size(); ++i)
-    words +=
-        fmt::format("\n{} {} {}", image.config.diff_ids.at(i).to_string(), index.blobs.layers[i].map.digest.to_string(),
-                    index.blobs.layers[i].entries.digest.to_string());
-  return digest_of(words).hex();
-}
+// Called for one layer after the other.
+class PrefixName {
+ public:
+  void add(const Digest& diff_id, const LayerIndexBlobs& layer) {
+    words_ +=
+        fmt::format("\n{} {} {}", diff_id.to_string(), layer.map.digest.to_string(), layer.entries.digest.to_string());
+  }
+  std::string name() const { return digest_of(words_).hex(); }
+
+ private:
+  std::string words_ = "varve tree of layers";
+};
 
 // The ranges behind their digest: a place that a disk has changed would show other bytes.
 void write_ranges(const fs::path& path, const RangesDevice& ranges) {
@@ -101,7 +105,9 @@ LayerPrefix load_prefix(LocalIndex& local, const oci::Image& image, const Loaded
   index.source = whole.source;
   index.maps.assign(whole.maps.begin(), whole.maps.begin() + std::ptrdiff_t(layers));
   index.cold = whole.cold;
-  const auto name = name_of(index, prefix.image);
+  PrefixName called;
+  for (std::size_t i = 0; i < layers; ++i) called.add(prefix.image.config.diff_ids.at(i), index.blobs.layers[i]);
+  const auto name = called.name();
   index.tree_file = local.trees_dir() / (name + ".erofs");
   const auto ranges_file = local.trees_dir() / (name + ".ranges");
   if (!open_kept(index, ranges_file, prefix.image)) make_tree(local, index, ranges_file, prefix.image);
@@ -110,6 +116,16 @@ LayerPrefix load_prefix(LocalIndex& local, const oci::Image& image, const Loaded
       digest_of(digest_of(index.tree_mapping.bytes()).to_string() + ' ' + digest_of(index.ranges.encode()).to_string());
   index.blobs.tree_bytes = index.tree_mapping.bytes().size();
   return prefix;
+}
+
+std::set<std::string> prefix_names(const oci::Image& image, const ImageIndexBlobs& index) {
+  std::set<std::string> names;
+  PrefixName called;
+  for (std::size_t i = 0; i < index.layers.size(); ++i) {
+    called.add(image.config.diff_ids.at(i), index.layers[i]);
+    names.insert(called.name());
+  }
+  return names;
 }
 
 }  // namespace varve::index

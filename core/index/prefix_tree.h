@@ -3,6 +3,8 @@
 // the layer entries that the index of the whole image names, when it is first asked for, and kept beside the whole
 // trees (docs/formats/index.md "Where").
 #include <cstddef>
+#include <set>
+#include <string>
 
 #include "core/index/local_index.h"
 
@@ -19,5 +21,9 @@ struct LayerPrefix {
 // are fetched if they are not here. Memory: the tree, and the entries of one layer. Throws UsageError for a number of
 // layers that is 0 or not smaller than the image's, CorruptData as LayerMerger does, and what fetching throws.
 LayerPrefix load_prefix(LocalIndex& local, const oci::Image& image, const LoadedIndex& whole, std::size_t layers);
+
+// How the files of an image's trees of lowest layers are called in ROOT/trees, by any number of layers, if they are
+// there.
+std::set<std::string> prefix_names(const oci::Image& image, const ImageIndexBlobs& index);
 
 }  // namespace varve::index

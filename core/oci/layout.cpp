@@ -121,6 +121,19 @@ UniqueFd lock_layout(const std::filesystem::path& dir) try {
   fail<Error>("oci:{} cannot be written to: {}", dir.string(), error.code().message());
 }
 
+void drop_entries(const std::filesystem::path& dir, const std::set<Digest>& manifests) {
+  const auto index = dir / "index.json";
+  auto document =
+      JsonValue::parse(read_file(index, kMaxIndexJsonBytes), index.string(), {.bytes = kMaxIndexJsonBytes}).raw();
+  auto& listed = document["manifests"];
+  if (!listed.is_array()) return;
+  const auto dropped = std::erase_if(listed.get_ref<json::array_t&>(), [&](const json& entry) {
+    const auto digest = Digest::try_parse(entry.is_object() ? entry.value("digest", "") : "");
+    return digest && manifests.contains(*digest);
+  });
+  if (dropped > 0) write_file_atomically(index, as_bytes(document.dump()));
+}
+
 LayoutRepository::LayoutRepository(std::filesystem::path dir) : dir_(std::move(dir)) { check_layout_file(dir_); }
 
 std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem::path& dir) {

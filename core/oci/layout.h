@@ -35,6 +35,9 @@ std::optional<Digest> tag_subject(std::string_view tag);
 // Keeps other processes that put manifests into a layout folder, or collect its garbage, waiting until it is closed.
 UniqueFd lock_layout(const std::filesystem::path& dir);
 
+// Takes these manifests out of index.json; everything else in it stays as it is. For who has locked the folder.
+void drop_entries(const std::filesystem::path& dir, const std::set<Digest>& manifests);
+
 // Several threads and processes may read and write one folder at once: blobs appear whole, index.json is replaced by
 // rename while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {
@@ -58,6 +61,8 @@ class LayoutRepository final : public Repository {
   bool link_blob(LayoutRepository& source, const Descriptor& blob, const ByteSink& on_bytes);
   Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
+  // What index.json lists, but for what has another kind of digest.
+  std::vector<Descriptor> entries() const;
 
  private:
   class Draft;
@@ -75,7 +80,6 @@ class LayoutRepository final : public Repository {
   std::filesystem::path blob_path(const Digest& digest) const;
   Bytes read_index_json() const;
   JsonValue read_index() const;
-  std::vector<Descriptor> entries() const;
   Document read_document(const Descriptor& descriptor) const;
   Document by_digest(const Digest& digest) const;
   Document only_image();

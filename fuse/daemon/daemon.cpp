@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
+#include "core/index/forget_image.h"
 #include "fuse/control/control_protocol.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
@@ -562,6 +564,22 @@ VerifyResult Daemon::verify_store(const Work& work) {
 }
 
 // Under the lock nothing is mounted meanwhile. What is only being opened has its streams open, which stay.
+// What the machine keeps of it beside the store.
+void Daemon::forget_index(const Digest& image) {
+  std::set<Digest> staying;
+  images_.for_each([&](const ImageMount& mount) { staying.insert(mount.mounted->image().index_digest()); });
+  for (const auto& stored : streams_->stored_layers()) {
+    if (stored.map) staying.insert(*stored.map);
+    if (stored.entries) staying.insert(*stored.entries);
+  }
+  try {
+    const auto bytes = index::forget_image(*local_, image, staying);
+    log::info("removed what was kept of {} beside the store: {} bytes", image.to_string(), bytes);
+  } catch (const std::exception& error) {
+    log::warn("the index of {} is left: {}", image.to_string(), error.what());
+  }
+}
+
 RemovedImage Daemon::remove_image(const Digest& image) {
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
@@ -593,7 +611,10 @@ RemovedImage Daemon::remove_image(const Digest& image) {
     }
   }
   // A layer that is left goes with the next call: it is told from others by the image's name.
-  if (removed.busy_layers == 0) opened_.forget(image);
+  if (removed.busy_layers == 0) {
+    opened_.forget(image);
+    forget_index(image);
+  }
   log::info("removed {} from the store: {} bytes", image.to_string(), removed.freed_bytes);
   return removed;
 }

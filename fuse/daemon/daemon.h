@@ -88,7 +88,8 @@ class Daemon {
   // `deep`: also whether complete layers are what the image names, and the tree what they make.
   VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
   VerifyResult verify_store(const Work& work);
-  // What the store has of an image and of no other goes, but for layers that something reads or fetches. Throws
+  // What this machine has of an image and of no other goes, but for layers that something reads or fetches, and an
+  // index that was made here. Throws
   // Error if it is mounted and used, NotFound if it was never opened here.
   RemovedImage remove_image(const Digest& image);
 
@@ -140,6 +141,7 @@ class Daemon {
   enum class Afterwards : std::uint8_t { kUnmount, kKeep };
   void end_use(std::filesystem::path mount, Afterwards afterwards);
   void end_use_of_lease(const std::filesystem::path& mount);
+  void forget_index(const Digest& image);
   ImageStats stats_of(const ServedImage& image);
   ImageSpec watched(ImageSpec spec) const;
   void note_ready(const ServedImage& image, double seconds) const;
