@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <latch>
@@ -165,8 +166,19 @@ class MountTest : public ::testing::Test {
     return true;
   }
   void unmount_all() {
-    if (is_mounted(mount_dir())) unmount_dir(mount_dir(), false, false);
-    if (is_mounted(blobs_dir())) unmount_dir(blobs_dir(), false, false);
+    for (const auto& dir : {mount_dir(), blobs_dir()})
+      if (is_mounted(dir)) unmount(dir);
+  }
+  // A mount namespace that another test has made meanwhile has a copy of EROFS, which has its devices open.
+  static void unmount(const fs::path& dir) {
+    for (const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);;) {
+      try {
+        return unmount_dir(dir, false, false);
+      } catch (const std::system_error& error) {
+        if (error.code() != std::errc::device_or_resource_busy || std::chrono::steady_clock::now() > until) throw;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 
   void expect_same_contents(test::FakeImage& image) {
