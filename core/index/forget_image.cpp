@@ -145,6 +145,7 @@ class Forgetting {
 
   // Names of trees of the image's lowest layers. Absent if they cannot be told.
   std::optional<std::set<std::string>> prefixes_of(const Document& index) const {
+    if (!index.manifest.subject) return std::set<std::string>();  // somebody else's, by that name
     const auto found = documents_.find(index.manifest.subject->digest);
     if (found == documents_.end() || !found->second.stays) return std::set<std::string>();  // it is not opened here
     oci::Image image;

@@ -170,6 +170,18 @@ TEST_F(ForgetImageTest, NothingGoesWhereADocumentCannotBeRead) {
   expect_whole(one, first);
 }
 
+TEST_F(ForgetImageTest, WhatSpeaksOfNothingStays) {
+  const auto one = open("one", {"one"});
+  const oci::ArtifactManifest manifest{.artifact_type = std::string(kIndexArtifactType),
+                                       .layers = {put_text("whatever", kTreeMediaType)},
+                                       .subject = std::nullopt,
+                                       .annotations = {}};
+  const auto odd = local_.repository().put_manifest(manifest.to_json(), oci::kOciManifestType, "");
+  age();
+  forget_image(local_, one.digest(), {});
+  EXPECT_TRUE(is_here(odd));
+}
+
 TEST_F(ForgetImageTest, FilesOfOthersInTheFolderOfTreesStay) {
   const auto one = open("one", {"one"});
   write_file_atomically(local_.trees_dir() / "notes.txt", as_bytes("mine"));

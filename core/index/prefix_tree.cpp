@@ -15,8 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // What the tree is made of, so that images which share these layers share it, too. Not by whom: a daemon that follows
-// another one must find the very tree that is mounted.
-// Called for one layer after the other.
+// another one must find the very tree that is mounted. Layers are added from the lowest on.
 class PrefixName {
  public:
   void add(const Digest& diff_id, const LayerIndexBlobs& layer) {

@@ -55,18 +55,16 @@ class Failures {
  public:
   void add(const std::string& source, bool is_last, std::exception_ptr error) {
     const auto text = text_of(error);
-    const bool lacks_it = is_not_found(error);
     if (texts_.size() < kMaxToldBytes) {
       if (!texts_.empty()) texts_ += "; ";
       texts_ += text.find(source) == std::string::npos ? source + ": " + text : text;
     }
     if (is_last || !has_last_) last_ = std::move(error);
     has_last_ = has_last_ || is_last;
-    is_denied_ = is_denied_ || (is_last && lacks_it);
   }
   bool any() const { return last_ != nullptr; }
   // The last source, the registry itself, says that there is no such thing.
-  bool is_denied() const { return is_denied_; }
+  bool is_denied() const { return has_last_ && is_not_found(last_); }
   const std::string& text() const { return texts_; }
   // What the last source, the registry itself, says counts; a mirror may lack what is there. Returns if it may pass.
   void throw_if_final() const {
@@ -90,7 +88,6 @@ class Failures {
   std::string texts_;
   std::exception_ptr last_;
   bool has_last_ = false;
-  bool is_denied_ = false;
 };
 
 }  // namespace

@@ -563,7 +563,6 @@ VerifyResult Daemon::verify_store(const Work& work) {
   return verify_streams(open_stored_streams(*streams_, *local_, options_.paths.root), work);
 }
 
-// Under the lock nothing is mounted meanwhile. What is only being opened has its streams open, which stay.
 // What the machine keeps of it beside the store.
 void Daemon::forget_index(const Digest& image) {
   std::set<Digest> staying;
@@ -580,6 +579,7 @@ void Daemon::forget_index(const Digest& image) {
   }
 }
 
+// Under the lock nothing is mounted meanwhile. What is only being opened has its streams open, which stay.
 RemovedImage Daemon::remove_image(const Digest& image) {
   const std::lock_guard guard(changing_);
   refuse_if_stopping();

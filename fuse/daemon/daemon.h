@@ -89,8 +89,7 @@ class Daemon {
   VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
   VerifyResult verify_store(const Work& work);
   // What this machine has of an image and of no other goes, but for layers that something reads or fetches, and an
-  // index that was made here. Throws
-  // Error if it is mounted and used, NotFound if it was never opened here.
+  // index that was made here. Throws Error if it is mounted and used, NotFound if it was never opened here.
   RemovedImage remove_image(const Digest& image);
 
   // Set by stop(). What is given to the calls above must be cancelled with it.

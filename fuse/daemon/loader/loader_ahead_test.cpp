@@ -1,7 +1,6 @@
 #include "fuse/daemon/loader/loader_ahead.h"
 
 #include <elf.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,8 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::ElfFile;
-using ::testing::Each;
-using ::testing::IsEmpty;
 
 constexpr std::uint64_t kApart = 1 << 20;  // of two files: more than what is fetched around them
 
@@ -84,14 +81,20 @@ class LoaderAheadTest : public ::testing::Test {
   }
   // The first page, the dynamic section and the names.
   bool has_been_read(const std::string& path) { return is_wanted(path, {0, 4096}) && is_wanted(path, {48 << 10, 80}); }
-  void wait_for(const std::vector<std::string>& paths) {
-    for (const auto& path : paths)
-      while (!has_been_read(path)) std::this_thread::sleep_for(1ms);
+  // False if one of them does not come in a minute.
+  template <typename Condition>
+  static bool comes(const Condition& condition) {
+    for (const auto until = std::chrono::steady_clock::now() + 60s; !condition(); std::this_thread::sleep_for(1ms))
+      if (std::chrono::steady_clock::now() > until) return false;
+    return true;
+  }
+  bool all_are_read(const std::vector<std::string>& paths) {
+    return comes([&] { return std::ranges::all_of(paths, [&](const auto& path) { return has_been_read(path); }); });
   }
   // Nothing tells that no more comes: something else that is begun afterwards must be through.
   void settle() {
     read_head("settle/bin/last");
-    wait_for({"settle/bin/last"});
+    EXPECT_TRUE(all_are_read({"settle/bin/last"}));
   }
   void expect_untouched(const std::vector<std::string>& paths) {
     for (const auto& path : paths) EXPECT_FALSE(is_wanted(path, {0, 1})) << path;
@@ -120,10 +123,11 @@ TEST_F(LoaderAheadTest, AHeadBringsAllThatItsLoadReads) {
   add_library("opt/site/other/libother.so", {});
   begin();
   read_head("usr/bin/python3");
-  wait_for({"usr/bin/python3", "usr/lib/x86_64-linux-gnu/libc.so.6", "lib64/ld-linux-x86-64.so.2"});
+  EXPECT_TRUE(all_are_read({"usr/bin/python3", "usr/lib/x86_64-linux-gnu/libc.so.6", "lib64/ld-linux-x86-64.so.2"}));
   expect_untouched({"opt/site/torch/_C.so", "opt/site/torch/lib/libtorch.so"});
   read_head("opt/site/torch/_C.so");
-  wait_for({"opt/site/torch/_C.so", "opt/site/torch/lib/libtorch.so", "opt/site/nvidia/cublas/lib/libcublas.so.12.4"});
+  EXPECT_TRUE(all_are_read(
+      {"opt/site/torch/_C.so", "opt/site/torch/lib/libtorch.so", "opt/site/nvidia/cublas/lib/libcublas.so.12.4"}));
   expect_untouched({"opt/site/other/libother.so"});
 }
 
@@ -136,7 +140,7 @@ TEST_F(LoaderAheadTest, TablesAndRelocatedDataComeLast) {
   begin();
   read_head("app/bin/app");
   for (const auto* path : {"app/bin/app", "usr/lib/libdata.so"})
-    while (!is_wanted(path, {0, 1 << 20})) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(comes([&] { return is_wanted(path, {0, 1 << 20}); })) << path;
 }
 
 TEST_F(LoaderAheadTest, ALibraryThatNobodyNamesBeforehandIsFoundAnywhere) {
@@ -144,7 +148,7 @@ TEST_F(LoaderAheadTest, ALibraryThatNobodyNamesBeforehandIsFoundAnywhere) {
   add_library("srv/deep/down/libfar.so.1", {});
   begin();
   read_head("opt/a/_a.so");
-  wait_for({"srv/deep/down/libfar.so.1"});
+  EXPECT_TRUE(all_are_read({"srv/deep/down/libfar.so.1"}));
 }
 
 TEST_F(LoaderAheadTest, HeadsThatEverybodyReadsTellNothing) {
@@ -176,7 +180,7 @@ TEST_F(LoaderAheadTest, WhatIsReadWhileTheTreeIsWalkedIsNotLost) {
   add_library("usr/bin/program", {});
   begin();
   read_head("usr/bin/program");
-  wait_for({"usr/bin/program"});
+  EXPECT_TRUE(all_are_read({"usr/bin/program"}));
 }
 
 TEST_F(LoaderAheadTest, CirclesAndWrongFilesEnd) {
@@ -189,7 +193,7 @@ TEST_F(LoaderAheadTest, CirclesAndWrongFilesEnd) {
   add_library("settle/bin/last", {});
   begin();
   read_head("opt/a/_a.so");
-  wait_for({"opt/a/_a.so", "opt/a/libb.so", "opt/a/liba.so"});
+  EXPECT_TRUE(all_are_read({"opt/a/_a.so", "opt/a/libb.so", "opt/a/liba.so"}));
   settle();
 }
 
@@ -220,14 +224,15 @@ TEST_F(LoaderAheadTest, ALibraryThatCannotBeHadStandsInNobodysWay) {
   begin();
   layer_->fail_all("the registry is away");
   read_head("opt/a/_a.so");
-  while (layer_->wishes() == 0) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(comes([&] { return layer_->wishes() > 0; }));
   layer_->set_missing();
   read_head("opt/c/_c.so");
-  wait_for({"opt/c/_c.so", "opt/c/libd.so"});
+  EXPECT_TRUE(all_are_read({"opt/c/_c.so", "opt/c/libd.so"}));
 }
 
 TEST_F(LoaderAheadTest, TheEndWaitsForNothing) {
   add_library("opt/a/_a.so", {"libb.so"});
+  add_library("opt/a/libb.so", {});
   begin();
   layer_->hold();
   read_head("opt/a/_a.so");
@@ -235,6 +240,7 @@ TEST_F(LoaderAheadTest, TheEndWaitsForNothing) {
   ahead_->end();
   read_head("opt/a/_a.so");  // the kernel may have the file open for longer
   layer_->arrive();
+  expect_untouched({"opt/a/libb.so"});
 }
 
 }  // namespace
