@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint32_t kFrameMagic = 0xFD2FB528;
 constexpr std::uint32_t kSkippableMagic = 0x184D2A50;  // and the 15 that follow
 constexpr std::size_t kMagicBytes = 4;
+constexpr std::size_t kMaxHeaderBytes = 18;  // of a frame, its magic too
 constexpr std::size_t kOutputBytes = 256 * 1024;
 
 }  // namespace
@@ -28,7 +29,7 @@ class ZstdWalker::Impl {
 
   void feed(ByteView compressed) {
     while (!compressed.empty())
-      compressed = compressed.subspan(in_frame_ ? decode(compressed) : collect_magic(compressed));
+      compressed = compressed.subspan(in_frame_ ? decode(beside_header(compressed)) : collect_magic(compressed));
   }
 
   void finish() {
@@ -47,17 +48,23 @@ class ZstdWalker::Impl {
     append(magic_, compressed.first(used));
     if (magic_.size() < kMagicBytes) return used;
     const auto magic = load_le<std::uint32_t>(magic_.data());
-    const auto frame_compressed_offset = compressed_offset_;
+    frame_offset_ = compressed_offset_;
     content_frame_ = magic == kFrameMagic;
     if (content_frame_) {
       ++frames_;
-      listener_.on_frame(frame_compressed_offset, stream_offset_);
+      listener_.on_frame(frame_offset_, stream_offset_);
     } else if ((magic & 0xfffffff0) != kSkippableMagic) {
-      fail<CorruptData>("{}: zstd data at {}: no frame begins here", what_, frame_compressed_offset);
+      fail<CorruptData>("{}: zstd data at {}: no frame begins here", what_, frame_offset_);
     }
     in_frame_ = true;
     decode(std::exchange(magic_, {}));
     return used;
+  }
+
+  // A decoder that has the first part of a header tries whether a whole frame begins where its new input does (1.5.4):
+  // the rest of a header can look like a skippable one. In a single byte there is none.
+  ByteView beside_header(ByteView compressed) const {
+    return compressed_offset_ - frame_offset_ < kMaxHeaderBytes ? compressed.first(1) : compressed;
   }
 
   // Returns how much it took: all, or up to the end of the frame.
@@ -97,6 +104,7 @@ class ZstdWalker::Impl {
   bool in_frame_ = false;
   bool content_frame_ = false;  // else a skippable one
   std::uint64_t frames_ = 0;
+  std::uint64_t frame_offset_ = 0;
   std::uint64_t compressed_offset_ = 0;  // of what the decoder has taken
   std::uint64_t stream_offset_ = 0;
 };

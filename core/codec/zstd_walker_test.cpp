@@ -92,6 +92,18 @@ TEST(ZstdWalkerTest, SkippableFramesGiveNoBytes) {
   }
 }
 
+// Behind the magic lies what would be the header of a skippable frame of 32 bytes: a window of 40 KiB, a size of 6477,
+// a raw block of four bytes, one of the same byte 6473 times.
+TEST(ZstdWalkerTest, TakesTheRestOfAHeaderForNoFrame) {
+  constexpr std::string_view kFrame("\x28\xb5\x2f\xfd\x50\x2a\x4d\x18\x20\0\0\0abc\x4b\xca\0x", 19);
+  const auto blob = concat({as_bytes(kFrame), skippable(Bytes(100))});
+  const auto content = concat({as_bytes(std::string_view("\0abc", 4)), as_bytes(std::string(6473, 'x'))});
+  Bytes decoded(content.size());
+  SpanDecoder().decode_zstd(blob, decoded, "span");
+  EXPECT_EQ(decoded, content);
+  for (const std::size_t step : {1, 3, 6, 1000}) EXPECT_EQ(walk(blob, step).stream, content);
+}
+
 TEST(ZstdWalkerTest, ReadsWhatTheToolWrites) {
   if (!have_tool("zstd")) GTEST_SKIP() << "zstd is not installed";
   for (const auto& [name, content] : sample_contents()) {

@@ -240,6 +240,8 @@ Reference Reference::parse(std::string_view text) {
 std::string Reference::to_string() const {
   auto text = (kind == Kind::kRegistry ? "docker://" : "") + repository_name();
   if (tag) text += ':' + *tag;
+  if (kind == Kind::kLayout && !tag && layout_dir.filename().string().find(':') != std::string::npos)
+    text += '/';  // else the end of the folder's name would be a tag
   if (digest) text += '@' + digest->to_string();
   return text;
 }

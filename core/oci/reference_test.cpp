@@ -52,7 +52,8 @@ TEST(ReferenceTest, ReadsLayoutFolders) {
   EXPECT_EQ(Reference::parse("oci:/srv/we:ird/image").layout_dir, "/srv/we:ird/image");
   EXPECT_EQ(Reference::parse("oci:/srv/image@sha256:" + kHex).selector(), "sha256:" + kHex);
   EXPECT_EQ(Reference::parse("oci:here").layout_dir, std::filesystem::current_path() / "here");
-  for (const auto* text : {"oci:/srv/image", "oci:/srv/image:v1"}) EXPECT_EQ(Reference::parse(text).to_string(), text);
+  for (const auto* text : {"oci:/srv/image", "oci:/srv/image:v1", "oci:/srv/image:v1/"})
+    EXPECT_EQ(Reference::parse(text).to_string(), text);
 }
 
 TEST(ReferenceTest, ALayoutFolderThatExistsMayBeFollowedByAWholeImageName) {

@@ -10,13 +10,17 @@ namespace {
 constexpr std::size_t kMaxEntries = 4096;
 constexpr std::chrono::seconds kEarlier{15};  // a range on its way must not see the end
 constexpr std::chrono::hours kLongest{1};     // for URLs that do not say
+// The year 2242; the clock's nanoseconds end in 2262.
+constexpr std::uint64_t kMaxTime = std::uint64_t(1) << 33;
 
 // "20250102T030405Z"
-std::optional<std::time_t> parse_compact_time(const std::string& text) {
+std::optional<std::uint64_t> parse_compact_time(const std::string& text) {
   std::tm time{};
   const char* end = ::strptime(text.c_str(), "%Y%m%dT%H%M%SZ", &time);
   if (end == nullptr || *end != '\0') return std::nullopt;
-  return ::timegm(&time);
+  const auto seconds = ::timegm(&time);
+  if (seconds < 0) return std::nullopt;
+  return std::uint64_t(seconds);
 }
 
 }  // namespace
@@ -30,10 +34,11 @@ std::optional<std::chrono::system_clock::time_point> expiry_of(const Url& url) {
     if (!date || !lifetime) continue;
     const auto begin = parse_compact_time(*date);
     const auto seconds = parse_decimal(*lifetime);
-    if (begin && seconds && *seconds <= kMaxSeconds) return Clock::from_time_t(*begin) + std::chrono::seconds(*seconds);
+    if (begin && *begin < kMaxTime && seconds && *seconds <= kMaxSeconds)
+      return Clock::from_time_t(std::time_t(*begin + *seconds));
   }
   if (const auto expires = query_parameter(url.text, "Expires"))
-    if (const auto epoch = parse_decimal(*expires); epoch && *epoch < (std::uint64_t(1) << 33))
+    if (const auto epoch = parse_decimal(*expires); epoch && *epoch < kMaxTime)
       return Clock::from_time_t(std::time_t(*epoch));
   return std::nullopt;
 }
