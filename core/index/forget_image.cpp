@@ -61,16 +61,16 @@ class Forgetting {
   fs::path path_of(const Digest& digest) const { return dir_ / "blobs" / "sha256" / digest.hex(); }
 
   void read_documents() {
-    for (const auto& entry : oci::LayoutRepository(dir_).entries()) {
+    const oci::LayoutRepository repository(dir_);
+    for (const auto& entry : repository.entries()) {
       if (documents_.contains(entry.digest) || !oci::is_manifest_media_type(entry.media_type)) continue;
-      const auto what = fmt::format("{} {}", dir_.string(), entry.digest.to_string());
-      auto bytes = read_file_if_there(path_of(entry.digest), oci::kMaxManifestBytes);
-      if (!bytes || digest_of(*bytes) != entry.digest)
-        fail<CorruptData>("{}: it is {}, so what it names is not known; nothing was removed", what,
-                          bytes ? "damaged" : "missing");
-      auto manifest = oci::Manifest::parse(*bytes, entry.media_type, what);
-      documents_[entry.digest] = {.document = {.descriptor = entry, .bytes = std::move(*bytes)},
-                                  .manifest = std::move(manifest)};
+      try {
+        auto document = repository.read_document(entry);
+        auto manifest = oci::Manifest::parse(document.bytes, entry.media_type, entry.digest.to_string());
+        documents_[entry.digest] = {.document = std::move(document), .manifest = std::move(manifest)};
+      } catch (const Error& error) {
+        fail<CorruptData>("{}; what it names is not known, so nothing was removed", error.what());
+      }
     }
   }
 

@@ -63,6 +63,8 @@ class LayoutRepository final : public Repository {
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
   // What index.json lists, but for what has another kind of digest.
   std::vector<Descriptor> entries() const;
+  // Of one of them, or of what one names; checked as by manifest().
+  Document read_document(const Descriptor& descriptor) const;
 
  private:
   class Draft;
@@ -80,7 +82,6 @@ class LayoutRepository final : public Repository {
   std::filesystem::path blob_path(const Digest& digest) const;
   Bytes read_index_json() const;
   JsonValue read_index() const;
-  Document read_document(const Descriptor& descriptor) const;
   Document by_digest(const Digest& digest) const;
   Document only_image();
   // Calls visit(entry) for all entries of index.json and of the indexes below it until it returns true.
