@@ -5,7 +5,7 @@
 
 The files are put out of the page cache first, read-ahead is off while the program runs, and mincore() says what came in.
 """
-import json, os, subprocess, sys
+import json, os, shutil, subprocess, sys
 
 import touched
 
@@ -48,7 +48,7 @@ def main():
     evict(paths)  # what the first round dirtied or held is free now
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHONDONTWRITEBYTECODE": "1"}
     with touched.without_read_ahead(tree):
-        subprocess.run(["chroot", tree, *command], env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin"), tree, *command], env=environment, check=True, stdout=subprocess.DEVNULL)
     found = {os.path.relpath(path, tree): runs for path in paths if (runs := ranges(path))}
     with open(out, "w") as file:
         json.dump(found, file)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What a loader is about to read is fetched before it asks: after the first bytes of a module, all that readelf says a loader reads of it and of what it needs has been asked
-of the registry, and little else; the layer is not compressed, so that what is asked of it are bytes of its files."""
+of the registry, and little else; after two modules of a Python package its others have. The layer is not compressed, so that what is asked of it are bytes of its files."""
 import random, re, subprocess, threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +14,8 @@ READ_AT_LOAD = {".gnu.hash", ".dynsym", ".dynstr", ".gnu.version", ".gnu.version
 # What the loader has by its own search, by the search path of who needs it, and by nothing but the name.
 LIBRARIES = {"opt/app/module.so": ["near", "deep"], "opt/app/libs/libnear.so": ["far"], "usr/lib/libdeep.so": [], "srv/elsewhere/libfar.so": []}
 BYSTANDER = "opt/app/other.so"
+MODULES = [f"usr/lib/python3/dist-packages/pack/{name}.py" for name in ("__init__", "first", "sub/__init__", "sub/second", "third")]
+OTHER_MODULES = ["usr/lib/python3/dist-packages/pack/tests/test_first.py", "usr/lib/python3/dist-packages/pack/first.txt", "usr/lib/python3/dist-packages/single.py"]
 
 
 def make_library(work, path, needed):
@@ -89,6 +91,9 @@ def main():
             made[path] = make_library(work, path, LIBRARIES.get(path, []))
         for path, content in made.items():
             tar.file(f"noise/{Path(path).name}", noise.randbytes(NOISE)).file(path, content, mode=0o755)
+        for path in [*MODULES, *OTHER_MODULES]:
+            made[path] = f"# {path}\n".encode() * 1000
+            tar.file(f"noise/{path}", noise.randbytes(NOISE // 10)).file(path, made[path])
         content = tar.bytes()
         for path, library in made.items():
             places[path] = content.index(library)
@@ -110,6 +115,16 @@ def main():
                         else:
                             expect(not asked.has(places["srv/elsewhere/libfar.so"], places["srv/elsewhere/libfar.so"] + 832), f"{mode}: --no-prefetch fetches nothing ahead")
                         expect(not asked.has(places[BYSTANDER], places[BYSTANDER] + 832), f"{mode}: a library that nobody loads")
+                        for path in (MODULES[0], MODULES[3]):
+                            with open(Path(folder) / path, "rb", buffering=0) as file:
+                                expect(file.read(10) == made[path][:10], "what Python reads")
+                        if is_ahead:
+                            for path in MODULES:
+                                wait_for(f"{mode}: {path} is asked for", lambda begin=places[path], end=places[path] + len(made[path]): asked.has(begin, end))
+                        else:
+                            expect(not asked.has(places[MODULES[4]], places[MODULES[4]] + 512), f"{mode}: --no-prefetch fetches no modules ahead")
+                        for path in OTHER_MODULES:
+                            expect(not asked.has(places[path], places[path] + 512), f"{mode}: {path} is of no import")
                         spent = asked.bytes() - before
                         expect(spent < len(LIBRARIES) * NOISE / 2, f"{mode} {options}: {spent} bytes fetched")
                         for path in LIBRARIES:

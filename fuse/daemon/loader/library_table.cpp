@@ -5,8 +5,6 @@
 #include <climits>
 #include <filesystem>
 
-#include "fuse/daemon/pages/shown_files.h"
-
 namespace varve::fuse {
 namespace {
 
@@ -23,9 +21,11 @@ bool is_library(std::string_view name) {
   return at != std::string_view::npos && at > 0 && (at + 3 == name.size() || name[at + 3] == '.');
 }
 
+bool has_programs(const fs::path& folder) { return folder.filename() == "bin" || folder.filename() == "sbin"; }
+
 bool begins_load(const fs::path& folder, std::string_view name) {
   if (is_library(name)) return !name.starts_with("lib") && !name.starts_with("ld-");
-  return folder.filename() == "bin" || folder.filename() == "sbin";
+  return has_programs(folder);
 }
 
 std::string expanded(std::string_view folder, const std::string& origin) {
@@ -36,9 +36,9 @@ std::string expanded(std::string_view folder, const std::string& origin) {
 
 }  // namespace
 
-LibraryTable::LibraryTable(const index::ErofsReader& tree, const std::function<void()>& go_on) : tree_(tree) {
+LibraryTable::LibraryTable(const index::ErofsReader& tree, const OnName& seen) : tree_(tree) {
   for_each_name(tree, [&](index::Nid nid, FileType type, const fs::path& folder, std::string_view name) {
-    go_on();
+    seen(nid, type, folder, name);
     if (type != FileType::kRegular && type != FileType::kSymlink) return;
     if (is_library(name) && folders_.size() < kMaxNames) folders_.try_emplace(std::string(name), folder.string());
     if (type != FileType::kRegular || !begins_load(folder, name) || heads_.size() == kMaxHeads) return;
@@ -56,6 +56,14 @@ std::span<const LibraryTable::Head> LibraryTable::heads_in(std::uint32_t device,
   const auto last =
       std::ranges::lower_bound(heads_, DevicePlace{device, device_range.end()}, {}, &Head::place) - heads_.begin();
   return std::span(heads_).subspan(std::size_t(first), std::size_t(last - first));
+}
+
+std::vector<std::size_t> LibraryTable::modules_in(const std::string& folder) const {
+  std::vector<std::size_t> found;
+  if (has_programs(folder)) return found;
+  for (std::size_t i = 0; i < heads_.size(); ++i)
+    if (heads_[i].file.folder == folder) found.push_back(i);
+  return found;
 }
 
 std::optional<LoadedFile> LibraryTable::file_at(const std::string& folder, std::string_view name,

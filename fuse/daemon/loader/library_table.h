@@ -1,9 +1,7 @@
 #pragma once
 // What a tree has that a loader loads: by where its head lies, for who sees reads of devices, and by the name that
 // another library has for it.
-#include <compare>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,14 +11,10 @@
 
 #include "core/base/byte_range.h"
 #include "core/index/format/erofs.h"
+#include "fuse/daemon/loader/device_place.h"
+#include "fuse/daemon/pages/shown_files.h"
 
 namespace varve::fuse {
-
-struct DevicePlace {
-  std::uint32_t device = 0;  // of the tree, from 1
-  std::uint64_t offset = 0;
-  auto operator<=>(const DevicePlace&) const = default;
-};
 
 struct LoadedFile {
   index::Nid file = 0;
@@ -35,10 +29,9 @@ class LibraryTable {
   static constexpr std::size_t kMaxNames = 65'536;
   static constexpr std::size_t kMaxSearchFolders = 64;  // that a library names
 
-  // Walks the whole tree, some 50 ms for 100,000 files; calls `go_on` for each name, which may throw. Throws
+  // Walks the whole tree, some 50 ms for 100,000 files, and tells `seen` of each name, which may throw. Throws
   // CorruptData.
-  explicit LibraryTable(
-      const index::ErofsReader& tree, const std::function<void()>& go_on = [] {});
+  LibraryTable(const index::ErofsReader& tree, const OnName& seen);
 
   // What somebody loads who reads its first bytes: a program, by its folder "bin" or "sbin", or an extension module, a
   // .so that is not named lib* or ld-* (those every ldconfig reads, which loads none).
@@ -49,6 +42,8 @@ class LibraryTable {
   const std::vector<Head>& heads() const { return heads_; }  // by place
   // Those whose first byte lies in the range of the device.
   std::span<const Head> heads_in(std::uint32_t device, ByteRange device_range) const;
+  // Numbers of heads: of the extension modules in a folder, by place.
+  std::vector<std::size_t> modules_in(const std::string& folder) const;
 
   // The regular file that ld.so(8) takes for a name that `asker` needs: a path, or in the folders that it names
   // ("$ORIGIN/../lib:/opt/lib"), else in those that every loader searches; else, as somebody may have named or loaded

@@ -25,6 +25,8 @@ constexpr std::uint64_t kAround = 64 << 10;
 // Stream side, of tables: what the next load begins with goes behind no more than this.
 constexpr std::uint64_t kTablesUnderWay = 32 << 20;
 constexpr std::size_t kMaxEarlyReads = 4096;
+// Stream side. A folder with more of extension modules has some that nobody loads together.
+constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
 
 }  // namespace
 
@@ -39,6 +41,7 @@ struct LoaderAhead::Events {
   std::condition_variable_any changed;
   std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before the heads were known
   std::vector<std::size_t> begun;                          // heads
+  std::vector<std::uint32_t> packages;                     // groups of modules
   std::vector<Arrival> arrived;
 
   void add(const Arrival& arrival) {
@@ -53,7 +56,20 @@ class LoaderAhead::Work {
  public:
   explicit Work(LoaderAhead& ahead) : ahead_(ahead) {}
 
-  void begin(const LibraryTable::Head& head) { roots_.push_back(add(head.file)); }
+  void begin(std::size_t head) {
+    const auto& folder = begin_alone(head);
+    if (++begun_in_[folder] == 2) begin_others_in(folder);
+  }
+
+  void fetch_modules(std::uint32_t group) {
+    std::vector<StreamPiece> pieces;
+    for (const auto& extent : ahead_.tables_->modules.extents_of(group))
+      ahead_.devices_.at(extent.place.device - 1)->find_pieces({extent.place.offset, extent.length}, 0, pieces);
+    log::debug("a package is being imported: {} parts of it are fetched ahead", pieces.size());
+    for (const auto& piece : pieces)
+      if (piece.pack == nullptr && piece.literal == nullptr && take_from_budget(piece.length))
+        piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, [](const auto&) {});
+  }
 
   void take(const Events::Arrival& arrival) {
     if (arrival.table_bytes > 0) {
@@ -78,6 +94,23 @@ class LoaderAhead::Work {
 
  private:
   enum class Step : std::uint8_t { kHead, kDynamic, kNames, kDone };
+
+  const std::string& begin_alone(std::size_t head) {
+    const auto& file = ahead_.tables_->libraries.heads()[head].file;
+    roots_.push_back(add(file));
+    return file.folder;
+  }
+
+  // Of the extension modules in one folder most are loaded by an import that loads two: pandas/_libs has 45.
+  void begin_others_in(const std::string& folder) {
+    const auto& libraries = ahead_.tables_->libraries;
+    const auto others = libraries.modules_in(folder);
+    std::uint64_t bytes = 0;
+    for (const auto head : others) bytes += ahead_.tree_.inode(libraries.heads()[head].file.file).size;
+    if (bytes > kMaxFolderBytes) return;
+    for (const auto head : others)
+      if (!ahead_.told_[head].exchange(true)) begin_alone(head);
+  }
 
   struct Library {
     LoadedFile found;
@@ -155,7 +188,7 @@ class LoaderAhead::Work {
   }
 
   void need(Library& library, std::string_view name, std::string_view search_path) {
-    const auto found = ahead_.libraries_->find(name, library.found, search_path, look_ups_);
+    const auto found = ahead_.tables_->libraries.find(name, library.found, search_path, look_ups_);
     const auto other = found ? add(*found) : std::nullopt;
     if (other) library.needed.push_back(*other);
   }
@@ -206,7 +239,7 @@ class LoaderAhead::Work {
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
       // A start that was learnt: its pack has what the loader reads.
-      if (piece.pack != nullptr || piece.literal != nullptr || !take_from_budget(piece.length))
+      if (piece.pack != nullptr || piece.literal != nullptr || !take_from_budget(piece.length + 2 * kAround))
         waiting->arrived(false);
       else
         piece.stream->ensure(with_surroundings(piece), Priority::kReadAhead, done);
@@ -215,7 +248,6 @@ class LoaderAhead::Work {
   }
 
   bool take_from_budget(std::uint64_t bytes) {
-    bytes += 2 * kAround;
     if (bytes > budget_) return false;
     budget_ -= bytes;
     return true;
@@ -240,7 +272,8 @@ class LoaderAhead::Work {
   LoaderAhead& ahead_;
   std::deque<Library> found_;
   std::unordered_map<index::Nid, std::size_t> by_file_;
-  std::vector<std::optional<std::size_t>> roots_;  // whose libraries are not all known
+  std::vector<std::optional<std::size_t>> roots_;          // whose libraries are not all known
+  std::unordered_map<std::string, std::size_t> begun_in_;  // by folder, how many heads somebody has read
   std::size_t unfinished_ = 0;
   std::deque<std::pair<std::size_t, ByteRange>> tables_;
   std::uint64_t tables_under_way_ = 0;
@@ -275,7 +308,10 @@ void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
     if (known == nullptr && events_->early.size() < kMaxEarlyReads) events_->early.emplace_back(device, device_range);
   }
   if (known == nullptr) return;
-  for (const auto& head : known->heads_in(device, device_range)) begin_load(std::size_t(&head - known->heads().data()));
+  const auto& libraries = known->libraries;
+  for (const auto& head : libraries.heads_in(device, device_range))
+    begin_load(std::size_t(&head - libraries.heads().data()));
+  if (const auto group = known->modules.note_read(device, device_range)) begin_package(*group);
 }
 
 void LoaderAhead::begin_load(std::size_t head) {
@@ -285,26 +321,40 @@ void LoaderAhead::begin_load(std::size_t head) {
   events_->changed.notify_one();
 }
 
+void LoaderAhead::begin_package(std::uint32_t group) {
+  const std::lock_guard guard(events_->mutex);
+  events_->packages.push_back(group);
+  events_->changed.notify_one();
+}
+
 void LoaderAhead::run(const std::stop_token& stop) {
   ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
-  libraries_ = std::make_unique<LibraryTable>(tree_, [&stop] {
+  ModuleTable modules;
+  LibraryTable libraries(tree_, [&](index::Nid nid, FileType type, const auto& folder, std::string_view name) {
     if (stop.stop_requested()) throw Cancelled("looking for libraries: stopped");
+    if (type == FileType::kRegular) modules.add(tree_, nid, folder.native(), name);
   });
-  told_ = std::make_unique<std::atomic<bool>[]>(libraries_->heads().size());
+  modules.finish();
+  tables_ = std::make_unique<const Known>(Known{std::move(libraries), std::move(modules)});
+  told_ = std::make_unique<std::atomic<bool>[]>(tables_->libraries.heads().size());
   {
     const std::lock_guard guard(events_->mutex);
-    known_.store(libraries_.get(), std::memory_order_release);
+    known_.store(tables_.get(), std::memory_order_release);
   }
   for (const auto& [device, range] : events_->early) note_read(device, range);  // nobody adds to them any more
 
   Work work(*this);
   std::unique_lock lock(events_->mutex);
-  const auto is_awaited = [&] { return !events_->begun.empty() || !events_->arrived.empty(); };
+  const auto is_awaited = [&] {
+    return !events_->begun.empty() || !events_->packages.empty() || !events_->arrived.empty();
+  };
   while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
     const auto begun = std::exchange(events_->begun, {});
+    const auto packages = std::exchange(events_->packages, {});
     const auto arrived = std::exchange(events_->arrived, {});
     lock.unlock();
-    for (const auto head : begun) work.begin(libraries_->heads()[head]);
+    for (const auto head : begun) work.begin(head);
+    for (const auto group : packages) work.fetch_modules(group);
     for (const auto& arrival : arrived) work.take(arrival);
     work.go_on();
     lock.lock();

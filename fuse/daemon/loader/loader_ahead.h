@@ -9,6 +9,11 @@
 //       -> when no more are found: what is read of each at load (library_layout.h), in the order in which ld.so
 //          relocates them, the last one first
 //
+// Python's own loader does the same with modules, in an order that no file tells:
+//
+//     a read of a second place of a package's modules (module_table.h) -> the rest of them
+//     a load of a second extension module of a folder -> all of that folder
+//
 // All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted, nothing is guessed of code,
 // and what comes by start-up packs is left to them.
 #include <atomic>
@@ -20,6 +25,7 @@
 
 #include "core/index/format/erofs.h"
 #include "fuse/daemon/loader/library_table.h"
+#include "fuse/daemon/loader/module_table.h"
 #include "fuse/mount/stream_file.h"
 
 namespace varve::fuse {
@@ -42,23 +48,29 @@ class LoaderAhead {
   void begin();
   // Fetches no more, and waits for nothing that is under way. After begin(), never beside it.
   void end() { thread_ = {}; }
-  // Somebody reads that of a device. Costs next to nothing, as most reads are of no head.
+  // Somebody reads that of a device. Costs next to nothing, as most reads are of no head and of no module.
   void note_read(std::uint32_t device, ByteRange device_range);
 
  private:
   struct Events;  // outlives this while something is under way
   class Work;
 
+  struct Known {
+    LibraryTable libraries;
+    ModuleTable modules;
+  };
+
   void begin_load(std::size_t head);
+  void begin_package(std::uint32_t group);
   void run(const std::stop_token& stop);
 
   const index::ErofsReader& tree_;
   const std::vector<std::shared_ptr<StreamFile>> devices_;
   const std::shared_ptr<Events> events_;
   std::atomic<bool> begun_ = false;
-  std::unique_ptr<LibraryTable> libraries_;    // of the thread until `known_`
+  std::unique_ptr<const Known> tables_;        // of the thread until `known_`
   std::unique_ptr<std::atomic<bool>[]> told_;  // by head, likewise
-  std::atomic<const LibraryTable*> known_ = nullptr;
+  std::atomic<const Known*> known_ = nullptr;
   std::once_flag once_;
   std::jthread thread_;
 };

@@ -67,11 +67,21 @@ class LoaderAheadTest : public ::testing::Test {
     if (ahead_) ahead_->end();
   }
 
-  // As the kernel asks for the head of a file.
-  void read_head(const std::string& path) {
+  // As the kernel asks for a page of a file.
+  void read_at(const std::string& path, std::uint64_t offset) {
     std::vector<StreamPiece> pieces;
-    file_->find_pieces({places_.at(path).offset, 4096}, 0, pieces);
+    file_->find_pieces({places_.at(path).offset + offset, 4096}, 0, pieces);
     EXPECT_EQ(pieces.size(), 1u);
+  }
+  void read_head(const std::string& path) { read_at(path, 0); }
+  // Files of that length.
+  void add_modules(const std::vector<std::string>& paths, std::size_t bytes = 3000) {
+    for (const auto& path : paths) add(path, Bytes(bytes));
+  }
+  bool all_are_wanted(const std::vector<std::string>& paths) {
+    return comes([&] {
+      return std::ranges::all_of(paths, [&](const auto& path) { return is_wanted(path, {0, places_[path].length}); });
+    });
   }
   bool is_wanted(const std::string& path, ByteRange in_file) {
     const ByteRange wanted{places_.at(path).offset + in_file.offset, in_file.length};
@@ -214,6 +224,7 @@ TEST_F(LoaderAheadTest, HundredsOfThousandsOfNamesAreNotAllLookedFor) {
   begin();
   for (int i = 0; i < 60; ++i) read_head("opt/m" + std::to_string(i) + ".so");
   settle();
+  EXPECT_TRUE(is_wanted("opt/m59.so", {0, 4096}));
 }
 
 TEST_F(LoaderAheadTest, ALibraryThatCannotBeHadStandsInNobodysWay) {
@@ -241,6 +252,113 @@ TEST_F(LoaderAheadTest, TheEndWaitsForNothing) {
   read_head("opt/a/_a.so");  // the kernel may have the file open for longer
   layer_->arrive();
   expect_untouched({"opt/a/libb.so"});
+}
+
+TEST_F(LoaderAheadTest, ASecondExtensionModuleBringsThoseBesideIt) {
+  add_library("site-packages/pack/_libs/a.so", {});
+  add_library("site-packages/pack/_libs/b.so", {});
+  add_library("site-packages/pack/_libs/c.so", {"libneeded.so"});
+  add_library("site-packages/pack/_libs/more/d.so", {});
+  add_library("usr/lib/libneeded.so", {});
+  add_library("usr/bin/one", {});
+  add_library("usr/bin/two", {});
+  add_library("usr/bin/three", {});
+  add_library("settle/bin/last", {});
+  begin();
+  read_head("site-packages/pack/_libs/a.so");
+  read_head("usr/bin/one");
+  read_head("usr/bin/two");
+  settle();
+  expect_untouched({"site-packages/pack/_libs/c.so", "usr/bin/three"});
+  read_head("site-packages/pack/_libs/b.so");
+  EXPECT_TRUE(all_are_read({"site-packages/pack/_libs/c.so", "usr/lib/libneeded.so"}));
+  expect_untouched({"site-packages/pack/_libs/more/d.so", "usr/bin/three"});
+}
+
+TEST_F(LoaderAheadTest, OfManyLargeExtensionModulesNoneIsGuessed) {
+  ElfFile file{.size = 40 << 20, .dynamic_at = 48 << 10, .strings_at = 32 << 10};
+  file.names.clear();
+  for (const auto* path : {"opt/large/a.so", "opt/large/b.so"}) add(path, file.make());
+  add_library("opt/large/c.so", {});
+  add_library("settle/bin/last", {});
+  begin();
+  read_head("opt/large/a.so");
+  read_head("opt/large/b.so");
+  settle();
+  expect_untouched({"opt/large/c.so"});
+}
+
+TEST_F(LoaderAheadTest, ASecondPlaceOfAPackageBringsTheRestOfIt) {
+  const std::string site = "opt/conda/lib/python3.11/site-packages/";
+  const std::vector<std::string> sources{site + "pack/__init__.py", site + "pack/a.py", site + "pack/sub/b.py"};
+  const std::vector<std::string> bytecode{site + "pack/__pycache__/a.cpython-311.pyc",
+                                          site + "pack/sub/__pycache__/b.cpython-311.pyc"};
+  const std::vector<std::string> others{
+      site + "pack/tests/test_a.py", site + "pack/sub/test/c.py", site + "six.py",
+      site + "pack/sub/data.json",   site + "other/a.py",         "opt/conda/lib/python3.11/a.py"};
+  add_modules(sources);
+  add_modules(bytecode);
+  add_modules(others);
+  add_library("settle/bin/last", {});
+  begin();
+  read_head(sources[0]);
+  read_at(sources[0], 2048);
+  for (const auto& path : others) read_head(path);
+  settle();
+  expect_untouched(sources);
+  read_head(sources[2]);
+  EXPECT_TRUE(all_are_wanted(sources));
+  expect_untouched(bytecode);
+  expect_untouched(others);
+  read_head(bytecode[1]);
+  read_head(bytecode[0]);
+  EXPECT_TRUE(all_are_wanted(bytecode));
+}
+
+TEST_F(LoaderAheadTest, ThePackagesOfTheStandardLibraryAreApart) {
+  const std::vector<std::string> own{"usr/lib/python3.11/os.py", "usr/lib/python3.11/io.py",
+                                     "usr/lib/python3.11/re.py"};
+  const std::vector<std::string> json{"usr/lib/python3.11/json/decoder.py", "usr/lib/python3.11/json/tool.py"};
+  add_modules(own);
+  add_modules(json);
+  begin();
+  read_head(own[0]);
+  read_head(json[0]);
+  read_head(own[2]);
+  EXPECT_TRUE(all_are_wanted(own));
+  expect_untouched(json);
+}
+
+TEST_F(LoaderAheadTest, OfALargePackageOnlyTheFolderIsBrought) {
+  const std::string pack = "srv/site-packages/pack/";
+  add_modules({pack + "a/large.py", pack + "b/large.py"}, 10 << 20);
+  add_modules({pack + "a/x.py", pack + "a/y.py", pack + "b/x.py"});
+  add_modules({pack + "c/huge.py"}, ModuleTable::kMaxGroupBytes);
+  add_modules({pack + "c/x.py", pack + "c/y.py"});
+  add_library("settle/bin/last", {});
+  begin();
+  read_head(pack + "c/x.py");
+  read_head(pack + "c/huge.py");
+  read_head(pack + "a/x.py");
+  read_head(pack + "a/large.py");
+  EXPECT_TRUE(all_are_wanted({pack + "a/large.py", pack + "a/x.py", pack + "a/y.py"}));
+  settle();
+  expect_untouched({pack + "b/x.py", pack + "b/large.py", pack + "c/x.py", pack + "c/y.py"});
+}
+
+TEST_F(LoaderAheadTest, ModulesThatShareTheirBytesAreTakenOnce) {
+  add_modules({"srv/app/a.py", "srv/app/b.py"});
+  const auto a = places_["srv/app/a.py"];
+  for (int i = 0; i < 3000; ++i)
+    test::put(tree_, "srv/app/same" + std::to_string(i) + ".py",
+              test::make_file(
+                  a.length, {{.layer = 0, .run = {.file_offset = 0, .stream_offset = a.offset, .length = a.length}}}));
+  add_library("settle/bin/last", {});
+  begin();
+  read_head("srv/app/a.py");
+  read_head("srv/app/b.py");
+  settle();
+  EXPECT_LT(layer_->wishes(), 100u);
 }
 
 }  // namespace
