@@ -49,6 +49,7 @@ struct Context {
   CancelFlag cancel;    // set by SIGINT and SIGTERM
   int exit_status = 0;  // a command that finished with findings sets 3, `run` its command's status
   std::string program;  // path of this program, to start the daemon
+  const char* const* argv = nullptr;
   std::vector<std::string>
       tail;  // the words after "--", for commands that start another program (`run IMAGE -- CMD...`)
 

@@ -265,6 +265,15 @@ int run_program(Context& context, int argc, const char* const* argv) {
   return status;
 }
 
+// Where it was executed from a place without a name (own_program.h), the first word is its path.
+std::string path_of_this_program(const std::string& first_word) {
+  std::error_code error;
+  const auto link = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return first_word;
+  const bool is_named = std::filesystem::equivalent(link, "/proc/self/exe", error);
+  return is_named || !first_word.starts_with('/') ? link.string() : first_word;
+}
+
 }  // namespace
 
 void Context::print_json(const nlohmann::json& document) const {
@@ -272,10 +281,14 @@ void Context::print_json(const nlohmann::json& document) const {
 }
 
 int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
-  std::error_code no_proc;
-  Context context{.out = out, .err = err, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
-  context.program = std::filesystem::read_symlink("/proc/self/exe", no_proc).string();
-  if (no_proc && argc > 0) context.program = argv[0];
+  Context context{.out = out,
+                  .err = err,
+                  .global = {},
+                  .cancel = {},
+                  .exit_status = 0,
+                  .program = path_of_this_program(argc > 0 ? argv[0] : ""),
+                  .argv = argv,
+                  .tail = {}};
   context.global.registry.cancel = &context.cancel;
   const CancelOnSignals signals(context.cancel);
   try {

@@ -99,6 +99,7 @@ struct RecordArguments {
 };
 
 int record(Context& context, const RecordArguments& arguments) {
+  guard_program(context, arguments.session.runtime);
   const auto image = image_spec(context, arguments.image);
   const auto mode = fuse::parse_mount_mode(arguments.session.mode);
   auto client = connect_or_start_daemon(context);

@@ -89,7 +89,7 @@ void add_mount_command(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_flag("--mkdir", arguments->make_dir, "Make DIR, and the folders above it, where it is missing");
   auto* no_prefetch = command->add_flag("--no-prefetch", arguments->no_prefetch,
-                                        "Fetch only what is read, although the image's profile says what will be");
+                                        "Fetch only what is read, not what a start is about to read");
   command
       ->add_flag("--fill", arguments->fill,
                  "Fetch the rest of the image too, behind whoever reads, for as long as it is mounted")

@@ -268,8 +268,7 @@ void add_podman_command(CLI::App& app, Context& context) {
   add->add_option("--mode", arguments->mode, "As of `varve mount`: auto, kernel or fuse")
       ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
       ->capture_default_str();
-  add->add_flag("--no-prefetch", arguments->no_prefetch,
-                "Fetch only what is read, although the image's profile says what will be");
+  add->add_flag("--no-prefetch", arguments->no_prefetch, "Fetch only what is read, not what a start is about to read");
   add->add_flag("--index-here", arguments->index_here, kIndexHereHelp);
   add->add_flag("--write-conf", arguments->write_conf,
                 "Name the store in podman's storage.conf, if it is not there; FILE.before-varve keeps what it was");

@@ -23,7 +23,7 @@ void add_run_command(CLI::App& app, Context& context) {
   add_session_options(*run, options->session, "-v,--volume");
   add_container_options(*run, options->session);
   auto* no_prefetch = run->add_flag("--no-prefetch", options->no_prefetch,
-                                    "Fetch only what is read, although the image's profile says what will be");
+                                    "Fetch only what is read, not what a start is about to read");
   run->add_flag("--fill", options->fill,
                 "Fetch the rest of the image too, behind whoever reads, for as long as the session runs")
       ->excludes(no_prefetch);

@@ -83,7 +83,9 @@ int exec_in_session(Context& context, const std::string& name, fuse::ExecRequest
   request.terminal = ::isatty(STDIN_FILENO) != 0;
   try {
     const fuse::SessionStore store(context.global.root);
-    const auto result = fuse::exec_in_session(store, find_session(store, name), request);
+    const auto session = find_session(store, name);
+    guard_program(context, session.record.runtime);
+    const auto result = fuse::exec_in_session(store, session, request);
     if (!result.failure.empty() && !result.failure_told)
       context.err << "varve: error: " << message_text(result.failure) << '\n';
     return result.exit_status;

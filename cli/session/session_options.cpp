@@ -5,6 +5,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "fuse/session/gpu_access.h"
+#include "fuse/session/own_program.h"
 #include "fuse/session/runtime.h"
 
 namespace varve::cli {
@@ -69,6 +70,12 @@ fuse::SessionRequest make_session_request(const Context& context, const SessionO
   if (!std::filesystem::is_directory(request.lower)) fail<NotFound>("{}: no folder", tree.string());
   request.image = "rootfs:" + request.lower.string();
   return request;
+}
+
+void guard_program(const Context& context, const std::string& runtime) {
+  context.cancel.throw_if_cancelled();
+  const bool may_be_chosen = runtime == "auto" && ::geteuid() != 0;
+  if (runtime == "none" || may_be_chosen) fuse::execute_unchangeable(context.program, context.argv);
 }
 
 void check(const SessionOptions& options) {

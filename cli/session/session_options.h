@@ -47,6 +47,10 @@ void add_container_options(CLI::App& command, SessionOptions& options);
 // Throws UsageError for values that no session can have, before anything is looked for.
 void check(const SessionOptions& options);
 
+// To be called first by what begins a session, or enters one: where its command may be executed by this program itself,
+// goes on as one whose file no session changes (own_program.h).
+void guard_program(const Context& context, const std::string& runtime);
+
 // The words after "--" are the session's command. Throws what makes a session impossible: an option that cannot be, a
 // GPU that is not there.
 fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,

@@ -206,6 +206,12 @@ int run_here(Context& context, RunOptions& options, const OnReady& on_ready) {
 }  // namespace
 
 int run_as_asked(Context& context, RunOptions& options) {
+  try {
+    guard_program(context, options.session.runtime);
+  } catch (const std::exception& error) {
+    context.err << "varve: error: " << message_text(error.what()) << '\n';
+    return fuse::kOwnFailure;
+  }
   if (!options.detach) return run_here(context, options, {});
   return run_detached(context, [&](const OnReady& on_ready) { return run_here(context, options, on_ready); });
 }

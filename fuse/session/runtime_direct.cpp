@@ -324,9 +324,17 @@ void enter_root(const UniqueFd& root) {
   if (::fchdir(root.get()) != 0 || ::chroot(".") != 0) fail_errno("enter the root of a session");
 }
 
+// Of the child that is in this mount namespace: the session's first process. Others hand on its streams.
+static UniqueFd root_in(const struct stat& mounts, const std::vector<pid_t>& children) {
+  for (const auto child : children) {
+    struct stat status {};
+    if (::stat(fmt::format("/proc/{}/ns/mnt", child).c_str(), &status) == 0 && status.st_ino == mounts.st_ino)
+      return root_of(child);
+  }
+  fail<Error>("the session's first process has ended");
+}
+
 DirectEntry::DirectEntry(const SessionFolder& folder, pid_t supervisor) {
-  const auto children = children_of(supervisor);
-  if (!children.empty() && ::geteuid() == 0) root_ = root_of(children.front());
   const auto file = namespaces_file(folder);
   const auto numbers = JsonValue::parse(read_file(file, kMaxNamespacesBytes), file.string());
   for (const auto name : kSharedNamespaces) {
@@ -336,6 +344,7 @@ DirectEntry::DirectEntry(const SessionFolder& folder, pid_t supervisor) {
     if (::stat(fmt::format("/proc/self/ns/{}", name).c_str(), &own) != 0 || ::fstat(wanted.get(), &status) != 0)
       fail_errno("compare the session's {} namespace with ours", name);
     // One that is this process's already, such as the machine's network, need not be entered, nor may it be.
+    if (name == "mnt" && ::geteuid() == 0) root_ = root_in(status, children_of(supervisor));
     if (own.st_ino != status.st_ino) namespaces_.emplace_back(name, std::move(wanted));
   }
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "core/base/child_process.h"
 #include "core/base/clock.h"
@@ -130,7 +131,11 @@ class SessionEntry {
     ::umask(022);
     if (ids_.is_root) take_own_device_streams();
     if (!request_.terminal) ::setpgid(0, 0);  // else a key reaches the command twice
-    return session_.record.runtime == "none" ? run_direct(spec) : run_by_runtime(spec);
+    std::optional<RelayedStreams> streams;
+    if (!request_.terminal && RelayedStreams::are_needed_for(session_.record.runtime)) streams.emplace();
+    auto result = session_.record.runtime == "none" ? run_direct(spec) : run_by_runtime(spec);
+    const auto failure = streams ? streams->finish() : "";
+    return failure.empty() ? result : ExecResult{.exit_status = kOwnFailure, .failure = failure};
   }
 
  private:

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <span>
 
 #include "core/base/errors.h"
@@ -481,6 +482,8 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
   mount_own_proc();
   if (job.ids.is_root) take_own_device_streams();
   const auto runtime = choose_for(job, inbox, lifeline, events);  // before anything of the image is looked at
+  std::optional<RelayedStreams> streams;
+  if (!job.terminal && RelayedStreams::are_needed_for(runtime->name())) streams.emplace();
   UniqueFd own_namespace;
   if (!job.own_ids.is_root) {
     own_namespace = make_user_namespace(job.own_ids);
@@ -508,7 +511,11 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
   if (own_namespace) stage_for_ids(spec, job.session->folder.stage(), own_namespace);
   start_watch(job, events);
   if (runtime->name() == "none" && job.in_foreground) terminal.pass_keys_on();  // the others do so themselves
-  return run_command(job, spec, *runtime, inbox, lifeline, events);
+  const int status = run_command(job, spec, *runtime, inbox, lifeline, events);
+  const auto failure = streams ? streams->finish() : "";
+  if (failure.empty()) return status;
+  events.failed(kOwnFailure, failure);
+  return kOwnFailure;
 }
 
 void end_all_processes() {
