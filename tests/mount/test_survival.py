@@ -4,9 +4,12 @@ from pathlib import Path
 
 from images import image_with_many_names, Source
 from machine import expect, keeper_pid, Machine, mount_lines, wait_for
-from program import is_running, modes, need_fuse, need_root, Varve, work_folder
+from program import end_all_in, is_running, modes, need_fuse, need_root, processes_of, Varve, work_folder
 
 KILLS = 10
+UNMOUNTS = 12
+UMOUNT2 = {"x86_64": "166", "aarch64": "39"}[os.uname().machine]
+AT_ONCE_SECONDS = 20  # an orderly start takes a tenth of a second; one that waits for an answer of the source takes for ever
 
 
 # Reads at random places, mapped and not, until it is told to end; lists a folder as well. A process of its own, as a page fault holds Python's lock.
@@ -248,6 +251,61 @@ def killed_while_it_mounts_and_unmounts(work, source, contents, mode):
         varve.mounts = [str(p) for p in there]
 
 
+def waits_to_unmount(daemon):
+    """Whether a thread or a child of the daemon waits in the kernel for an unmount."""
+    for thread in Path(f"/proc/{daemon}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            for task in (thread, *(Path(f"/proc/{child}") for child in (thread / "children").read_text().split())):
+                if (task / "syscall").read_text().split()[0] == UMOUNT2:
+                    return True
+    return False
+
+
+def others_of(varve):
+    """Processes besides the daemon and its keeper."""
+    return set(processes_of(varve.work)) - {varve.daemon_pid(), keeper_pid(varve)}
+
+
+def killed_while_the_kernel_unmounts(work, source, contents, mode):
+    """Read-ahead under way keeps the kernel's unmount waiting, and only a daemon can answer it: the next one, which must come at once."""
+    rng, waited = random.Random(11), 0
+    for turn in range(UNMOUNTS):
+        with Machine(work) as varve:
+            place = varve.mount(source.reference, mode)
+            before = varve.daemon_pid()
+            source.open.clear(), source.asked.clear()
+            try:
+                reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
+                expect(source.asked.wait(60), "the reader waits for the source")
+                reader.kill(), reader.wait(60)
+                unmount = subprocess.Popen([varve.binary, "unmount", place], env=varve.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                if turn % 2 == 0 and mode == "kernel":
+                    wait_for("the kernel's unmount", lambda: waits_to_unmount(before))
+                time.sleep(rng.uniform(0, 0.1))
+                waited += waits_to_unmount(before)
+                os.kill(before, signal.SIGKILL)
+                wait_for("the end of the daemon", lambda: not is_running(before), AT_ONCE_SECONDS)
+                # A command starts one where the keeper has nothing to keep any more.
+                wait_for("the next daemon", lambda: varve.run("pull", f"oci:{varve.work / 'absent'}") and varve.daemon_pid(), AT_ONCE_SECONDS)
+            except AssertionError:
+                # Ends what the daemon waits for; else each further command would wait for the daemon.
+                for line in mount_lines(varve):
+                    subprocess.run(["umount", "-f", line.split()[4]], stderr=subprocess.DEVNULL)
+                end_all_in(varve.work)
+                raise
+            finally:
+                source.open.set()
+            unmount.wait(60)
+            wait_for("the end of what unmounts", lambda: not others_of(varve))
+            shown = [m["dir"] for m in varve.json("status")["mounts"]]
+            expect(shown == ([str(place)] if os.path.ismount(place) else []), f"turn {turn}: status {shown}, mounted {mount_lines(varve)}")
+            if shown:
+                expect((place / "data/large").read_bytes() == contents["data/large"], f"turn {turn}: differs")
+                varve.run("unmount", place, check=True)
+            varve.mounts.clear()
+    expect(mode != "kernel" or waited >= UNMOUNTS // 2, f"only {waited} times the kernel was waiting")
+
+
 class ServiceManager:
     """Does what systemd does for a service with FileDescriptorStoreMax=: takes descriptors, and hands them to the next process."""
 
@@ -345,7 +403,7 @@ def systemd_keeps_the_connections(work, source, contents, mode):
 
 CHECKS = (killed_again_and_again, a_read_that_waits_is_answered_by_the_next_daemon, detached_but_open_is_served_on, the_image_may_be_gone, a_session_outlives_its_daemon,
           a_program_takes_the_place_of_the_daemon, a_keeper_that_dies_is_replaced, without_a_keeper_the_next_daemon_cleans_up, a_daemon_that_dies_too_often_is_given_up,
-          killed_while_it_mounts_and_unmounts, systemd_keeps_the_connections)
+          killed_while_it_mounts_and_unmounts, killed_while_the_kernel_unmounts, systemd_keeps_the_connections)
 
 
 def check_mode(work, layout, contents, mode, only):
