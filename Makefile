@@ -1,6 +1,6 @@
 # make          installs the packages that are missing and builds everything; the program is build/release/varve
 # make test     the same, then runs all tests          (make test-asan, test-tsan: under sanitizers)
-# make fuzz     every fuzz target from its corpus        (FUZZ_ARGS=--help: how long, which ones; make fuzz-coverage: the lines that the corpus reaches)
+# make fuzz     every fuzz target from its corpus        (FUZZ_ARGS=--help: how long, which ones; make fuzz-fast: without ASan; make fuzz-coverage: the lines that the corpus reaches)
 # make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
 # make story    the whole of it on one page: two releases of a notebook image, lazily started, used, pruned, checked (as root; STORY_ARGS=--help)
 # make endurance  10,000 random steps against pinned images  (ENDURANCE_STEPS, ENDURANCE_SEED)
@@ -36,7 +36,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz fuzz-coverage endurance endurance-daemon demo story story-doc bench install deb format check-format clean packages
+.PHONY: build all test test-asan test-tsan fuzz fuzz-fast fuzz-coverage endurance endurance-daemon demo story story-doc bench install deb format check-format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -54,10 +54,10 @@ test-asan test-tsan: test-%:
 	@$(call compile,$*)
 	@scripts/run-tests $* $(JOBS)
 
-fuzz:
+fuzz fuzz-fast:
 	@$(call install-kinds,build fuzz)
-	@$(call compile,fuzz,fuzzers)
-	@scripts/run-fuzz $(FUZZ_ARGS) build/fuzz
+	@$(call compile,$@,fuzzers)
+	@scripts/run-fuzz $(FUZZ_ARGS) build/$@
 
 fuzz-coverage:
 	@$(call install-kinds,build fuzz)
