@@ -9,6 +9,7 @@
 
 #include "cli/base/text.h"
 #include "cli/command.h"
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
@@ -51,11 +52,9 @@ std::vector<std::string> own_words(const Context& context) {
 [[noreturn]] void run_as_child(const Context& context, std::int64_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != pid_t(parent)) throw Cancelled("webhook: it has ended meanwhile");
-  std::vector<char*> argv{const_cast<char*>(context.program.c_str())};
-  for (const auto& word : context.tail) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execv(argv[0], argv.data());
-  fail_errno("execute {}", context.program);
+  std::vector<std::string> words{context.program};
+  words.insert(words.end(), context.tail.begin(), context.tail.end());
+  execute_in_place(words);
 }
 
 void run_webhook(Context& context, const WebhookArguments& arguments) {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -256,6 +257,15 @@ ChildResult run_child(const ChildProgram& program, const CancelFlag& cancel) {
   result.exit_status = child.end();
   result.seconds = watch.seconds();
   return result;
+}
+
+// While a thread executes a program, no thread can begin that would share its root and current folder (copy_fs() in the
+// kernel gives EAGAIN): in a daemon, a call or a read of that moment would fail. So this one shares them with no other.
+void execute_in_place(const std::vector<std::string>& words) {
+  if (::unshare(CLONE_FS) != 0) fail_errno("have a current folder of our own");
+  const auto argv = pointers(words);
+  ::execv(argv[0], argv.data());
+  fail_errno("execute {}", words.at(0));
 }
 
 }  // namespace varve

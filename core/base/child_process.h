@@ -1,6 +1,6 @@
 #pragma once
-// Another program as a child: what it says, how it ended, and its end when it takes too long, with everything it
-// started.
+// Another program: as a child (what it says, how it ended, and its end when it takes too long, with everything it
+// started), or in place of this one.
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -44,5 +44,9 @@ struct ChildResult {
 // `cancel` is set, the whole group is killed. Safe to use from any thread but for end_descendants. Throws Cancelled,
 // std::system_error naming the program.
 ChildResult run_child(const ChildProgram& program, const CancelFlag& cancel);
+
+// execve(2) with this process's environment, of a process that may have other threads: until they end with it, they can
+// still start threads. words[0] is a path. Throws std::system_error naming the program.
+[[noreturn]] void execute_in_place(const std::vector<std::string>& words);
 
 }  // namespace varve

@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "core/base/clock.h"
 #include "core/base/unique_fd.h"
+#include "testing/temp_dir.h"
 
 namespace varve {
 namespace {
@@ -138,6 +141,44 @@ TEST(ChildProcessTest, CancellingEndsIt) {
   ChildProgram program;
   program.words = {"sleep", "1000"};
   EXPECT_THROW(run_child(program, cancel), Cancelled);
+}
+
+// Scripts that name one another keep the kernel looking for the program: the longest time in which it could refuse.
+TEST(ChildProcessTest, ThreadsStartUntilAnotherProgramHasTakenThePlace) {
+  const test::TempDir temp;
+  std::string program = "/bin/true";
+  for (const char* name : {"a", "b", "c", "d"}) {
+    const auto script = temp.path() / name;
+    std::ofstream(script) << "#!" << program << "\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    program = script;
+  }
+  for (int round = 0; round < 300; ++round) {
+    const auto child = ::fork();
+    if (child == 0) {
+      std::thread([] {
+        try {
+          while (true) std::thread([] {}).join();
+        } catch (const std::system_error&) {
+          ::_exit(1);
+        }
+      }).detach();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      execute_in_place({program});
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "round " << round;
+  }
+}
+
+TEST(ChildProcessTest, WhatCannotTakeThePlaceIsNamed) {
+  try {
+    execute_in_place({"/nonexistent/program"});
+    FAIL();
+  } catch (const std::system_error& error) {
+    EXPECT_NE(std::string(error.what()).find("/nonexistent/program"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/file_lock.h"
@@ -163,7 +164,8 @@ class Process {
       // Of libraries, too; what is handed over is opened again after that.
       ::close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
       const auto guard = daemon_->hand_over();
-      execute(words);
+      // Descriptors close, so that locks and sockets are free for it; signals stay blocked and are not lost.
+      execute_in_place(words);
     } catch (const std::exception& error) {
       log::error("this daemon stays: {}", error.what());
     }
@@ -200,16 +202,6 @@ class Process {
     } catch (const std::exception& error) {
       log::error("look at what is mounted: {}", error.what());
     }
-  }
-
-  // All descriptors but the standard ones close, so that locks and sockets are free for the other program; signals stay
-  // blocked and are not lost.
-  [[noreturn]] static void execute(std::vector<std::string>& words) {
-    std::vector<char*> argv;
-    for (auto& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    ::execv(argv[0], argv.data());
-    fail_errno("execute {}", words[0]);
   }
 
   void renew_descriptor_store() {
