@@ -13,6 +13,7 @@
 #include "core/base/strings.h"
 #include "core/index/forget_image.h"
 #include "fuse/control/control_protocol.h"
+#include "fuse/daemon/fill_choice.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
 #include "fuse/daemon/stale_mounts.h"
@@ -38,15 +39,6 @@ fs::path resolved(const fs::path& dir) {
   auto path = fs::canonical(dir, error);
   if (error) throw std::system_error(error, fmt::format("mount at {}", dir.string()));
   return path;
-}
-
-std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
-  const auto marks = image.cold();
-  std::vector<PulledLayer> layers;
-  for (const auto& layer : image.distinct_layers())
-    layers.push_back(
-        {.stream = layer, .left_out = cold ? std::vector<ByteRange>() : marks->of(layer->map().layer_digest)});
-  return layers;
 }
 
 PullResult pull_result(const ServedImage& image, const ImageStats& before, bool finished) {
@@ -76,7 +68,10 @@ Daemon::Daemon(DaemonOptions options)
       leases_([this](const fs::path& mount) { end_use_of_lease(mount); }) {
   fs::create_directories(options_.paths.images_dir());
   take_over();
-  if (options_.keep_mounted.count() > 0) idle_look_ = std::make_unique<Ticker>(kIdleLook, [this] { look_at_idle(); });
+  look_ = std::make_unique<Ticker>(kIdleLook, [this] {
+    look_at_idle();
+    look_at_reads();
+  });
 }
 
 Daemon::~Daemon() { stop(); }
@@ -265,29 +260,13 @@ void Daemon::start_prefetch(ImageMount& mount) {
                                   plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options));
 }
 
-// All that is not cold, while nobody waits for anything else; contents that are here under other images are copied.
-void Daemon::start_fill(ImageMount& mount) {
-  images_.set_fill(mount, true);
-  const auto& image = mount.mounted->served();
-  pulls_.start_fill({.index = image->index_digest(), .cold = false},
-                    {.image = image->digest(), .reference = image->reference()}, layers_to_pull(*image, false),
-                    [this] { return streams_->somebody_waits(); });
-}
-
-// With its last user. What is here stays.
-void Daemon::end_fill(const ImageMount& mount) {
-  if (!mount.fill) return;
-  const auto& index = mount.mounted->image().index_digest();
-  const auto* other = images_.find_if([&](const ImageMount& one) {
-    return &one != &mount && one.fill && one.mounted->image().index_digest() == index;
-  });
-  if (other == nullptr) pulls_.end_fill({.index = index, .cold = false});
-}
-
 void Daemon::start_ahead(ImageMount& mount, const MountOptions& options) {
   if (options.record) return;
   if (options.prefetch) start_prefetch(mount);
-  if (options.fill || (options.prefetch && options_.fill)) start_fill(mount);
+  if (options.fill || (options.prefetch && options_.fill))
+    start_fill(mount);
+  else if (options.prefetch && !mount.missing_at_first)
+    images_.set_missing_at_first(mount, missing_bytes(mount.mounted->image().stats()));
   contents_.learn_later(mount.mounted->served());
 }
 

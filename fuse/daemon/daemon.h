@@ -134,8 +134,6 @@ class Daemon {
   std::shared_ptr<BlobMount> shared_blobs();
   void start_prefetch(ImageMount& mount);
   void start_ahead(ImageMount& mount, const MountOptions& options);
-  void start_fill(ImageMount& mount);
-  void end_fill(const ImageMount& mount);
   std::filesystem::path free_folder(const ServedImage& image, std::string_view suffix);
   enum class Afterwards : std::uint8_t { kUnmount, kKeep };
   void end_use(std::filesystem::path mount, Afterwards afterwards);
@@ -156,6 +154,12 @@ class Daemon {
   std::optional<HeldTree> held_already(const std::string& name, const Digest& image, std::uint32_t layers);
   void mount_held_again(const std::filesystem::path& dir, const std::shared_ptr<ServedImage>& image, MountMode mode,
                         const std::string& why);
+
+  // daemon_fill.cpp
+  void start_fill(ImageMount& mount);
+  void end_fill(const ImageMount& mount);
+  std::uint64_t room_for_fills() const;
+  void look_at_reads() noexcept;
 
   // daemon_idle.cpp
   bool may_keep(const ImageMount& mount) const;
@@ -211,9 +215,9 @@ class Daemon {
   BackgroundPulls pulls_;
   LeaseTable leases_;  // what ends a lease may end a mount
   LookUps look_ups_{[this](const ImageSpec& spec) { return look_up_now(spec); }};
-  MemoryPressure memory_;                  // used by idle_look_ alone
+  MemoryPressure memory_;                  // used by look_ alone
   std::optional<IdleTime> crowded_since_;  // likewise
-  std::unique_ptr<Ticker> idle_look_;
+  std::unique_ptr<Ticker> look_;
 };
 
 }  // namespace varve::fuse

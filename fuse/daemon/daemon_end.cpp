@@ -183,7 +183,7 @@ void Daemon::stop() {
   if (stopped_.exchange(true)) return;
   stopping_.cancel();
   no_more_reads_.cancel();
-  idle_look_.reset();
+  look_.reset();
   leases_.clear();
   proofs_.stop();
   contents_.stop();

@@ -17,6 +17,7 @@ void Daemon::begin_idle(ImageMount& mount) {
   if (!mount.idle_since) images_.set_idle(mount, std::chrono::steady_clock::now());
   end_fill(mount);
   images_.set_fill(mount, false);
+  images_.set_missing_at_first(mount, std::nullopt);
   images_.set_prefetch(mount, nullptr);  // nobody waits for it; the next session begins it again
   log::info("nobody uses {} any more; it stays mounted for at most {} s", mount.dir.string(),
             options_.keep_mounted.count());

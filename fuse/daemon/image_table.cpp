@@ -51,6 +51,10 @@ void ImageTable::set_fill(ImageMount& mount, bool fill) {
   state_.with([&](State&) { mount.fill = fill; });
 }
 
+void ImageTable::set_missing_at_first(ImageMount& mount, std::optional<std::uint64_t> bytes) {
+  state_.with([&](State&) { mount.missing_at_first = bytes; });
+}
+
 void ImageTable::set_idle(ImageMount& mount, std::optional<IdleTime> since) {
   state_.with([&](State&) { mount.idle_since = since; });
 }

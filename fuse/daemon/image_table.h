@@ -27,7 +27,9 @@ struct ImageMount {
   std::vector<std::filesystem::path> folders;  // made for it
   std::unique_ptr<Prefetch> prefetch;          // ends before the mount
   bool fill = false;                           // the rest is fetched for as long as somebody uses it
-  std::optional<IdleTime> idle_since;          // nobody uses it; it is kept for the next who asks
+  // Stream side, without what is cold, when its use began. Absent: nobody allows more than what is read.
+  std::optional<std::uint64_t> missing_at_first;
+  std::optional<IdleTime> idle_since;  // nobody uses it; it is kept for the next who asks
 
   // True if the kernel lists it at that folder, perhaps beneath another; also if nothing is known of it.
   bool is_at(const std::vector<MountEntry>& table, const std::filesystem::path& folder) const {
@@ -54,6 +56,7 @@ class ImageTable {
   // Ends the one that was there.
   void set_prefetch(ImageMount& mount, std::unique_ptr<Prefetch> prefetch);
   void set_fill(ImageMount& mount, bool fill);
+  void set_missing_at_first(ImageMount& mount, std::optional<std::uint64_t> bytes);
   void set_idle(ImageMount& mount, std::optional<IdleTime> since);
   std::vector<IdleMount> idle();
   // Of all mounts of the image.

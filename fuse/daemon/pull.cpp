@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/index/format/cold_ranges.h"
+#include "fuse/daemon/served_image.h"
 #include "fuse/stream/pieces_under_way.h"
 
 namespace varve::fuse {
@@ -70,6 +71,15 @@ class PacedPull {
 };
 
 }  // namespace
+
+std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
+  const auto marks = image.cold();
+  std::vector<PulledLayer> layers;
+  for (const auto& layer : image.distinct_layers())
+    layers.push_back(
+        {.stream = layer, .left_out = cold ? std::vector<ByteRange>() : marks->of(layer->map().layer_digest)});
+  return layers;
+}
 
 void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace) {
   std::vector<PulledRanges> wanted;

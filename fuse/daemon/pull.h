@@ -10,11 +10,16 @@
 
 namespace varve::fuse {
 
+class ServedImage;
+
 // A layer, and what of it shall stay where it is: stream side, in order, not overlapping.
 struct PulledLayer {
   std::shared_ptr<LayerStream> stream;
   std::vector<ByteRange> left_out;
 };
+
+// All layers of an image, without what is cold or with it.
+std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold);
 
 // How a pull shares the link.
 struct PullPace {

@@ -1,9 +1,11 @@
 """Filling: the rest of an image comes while it is mounted, behind readers, and no longer than somebody uses it."""
 import time
 
+import layouts
 from images import noise_image, Source
 from machine import expect, Machine, wait_for
 from program import modes, need_fuse, need_root, work_folder
+from tars import Tar
 
 
 def status(varve):
@@ -102,6 +104,44 @@ def a_machine_fills_all_but_what_shall_be_left(work, source, contents):
         wait_for("all of the image", lambda: is_complete(varve))
 
 
+def lines(name, megabytes):
+    """Soon made and read, and no two parts of it are equal."""
+    return b"".join(b"%s %010d " % (name, i) + b"x" * 1000 + b"\n" for i in range(megabytes * 1_000_000 // 1014))
+
+
+def who_reads_most_of_a_large_image_gets_the_rest(work):
+    first, second = lines(b"first", 240), lines(b"second", 160)
+    folder = work / "large"
+    image = layouts.gzip_image(folder, [Tar().dir("data").file("data/first", first).file("data/second", second).bytes()], "latest")
+    with Machine(work) as varve:
+        varve.index(image)
+    for mode in modes():
+        with Source(folder) as source, Machine(work) as varve:
+            place, other = varve.work / "m", varve.work / "other"
+            varve.run("mount", "--no-prefetch", "--mkdir", "--mode", mode, source.reference, place, check=True)
+            varve.mounts.append(str(place))
+            with open(place / "data/first", "rb") as file:
+                expect(file.read(60_000_000) == first[:60_000_000], f"{mode}: the file")
+                varve.run("mount", "--mkdir", "--mode", mode, source.reference, other, check=True)
+                varve.mounts.append(str(other))
+                with open(other / "data/first", "rb") as again:
+                    expect(again.read(100_000_000) == first[:100_000_000], f"{mode}: the file, as others see it")
+                time.sleep(3)
+                expect(fills(varve) == [] and not is_complete(varve), f"{mode}: not half of what it lacked when the second came: {status(varve)}")
+                file.seek(100_000_000)
+                expect(file.read() == first[100_000_000:], f"{mode}: the rest of the file")
+            wait_for("all of the image", lambda: is_complete(varve))
+            expect("most of " in (varve.root / "daemon.log").read_text(), "it says so")
+            expect((place / "data/second").read_bytes() == second, f"{mode}: the second file")
+        with Source(folder) as source, Machine(work) as varve:
+            place = varve.work / "m"
+            varve.run("mount", "--no-prefetch", "--mkdir", "--mode", mode, source.reference, place, check=True)
+            varve.mounts.append(str(place))
+            expect((place / "data/first").read_bytes() == first, f"{mode}: the file once more")
+            time.sleep(3)
+            expect(not is_complete(varve), f"{mode}: --no-prefetch fetches what is read")
+
+
 def main():
     need_root()
     need_fuse()
@@ -113,6 +153,8 @@ def main():
             with Source(work / "image") as source:
                 check(work, source, contents)
             print(check.__name__.replace("_", " "), flush=True)
+        who_reads_most_of_a_large_image_gets_the_rest(work)
+        print("who reads most of a large image gets the rest", flush=True)
 
 
 if __name__ == "__main__":
