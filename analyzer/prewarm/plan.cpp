@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "core/base/errors.h"
@@ -128,6 +129,7 @@ class ImageLayers {
         cold_.insert({number, span});
       });
     }
+    for (const auto& pack : image.packs) numbers_.try_emplace(pack.map->layer_digest, layers.add(pack.map));
   }
 
   // Calls use(unit) with what of the range is neither settled nor cold.
@@ -166,7 +168,10 @@ class Planner {
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t image) { return images_[image].sessions; });
     for (const auto image : order) {
-      if (!images_[image].profile.ranges.empty()) add_profile(image);
+      if (!images_[image].packs.empty())
+        add_packs(image);
+      else if (!images_[image].profile.ranges.empty())
+        add_profile(image);
     }
     add_packages(order);
     return std::move(plan_);
@@ -193,20 +198,70 @@ class Planner {
 
   void add_profile(std::size_t image) {
     const auto& profile = images_[image].profile;
-    Item item{.what = What::kProfile,
-              .image = image,
-              .name = {},
-              .sessions = images_[image].sessions,
-              .action = Action::kLocal,
-              .download_bytes = 0,
-              .ranges = {}};
+    std::vector<LayerRange> content;
+    for (const auto& range : profile.ranges)
+      content.push_back({.layer = profile.layers[range.layer], .stream_range = range.stream_range});
+    add_start({.what = What::kProfile,
+               .image = image,
+               .name = {},
+               .sessions = images_[image].sessions,
+               .action = Action::kLocal,
+               .download_bytes = 0,
+               .ranges = {}},
+              content);
+  }
+
+  // Of the package whose part it is.
+  std::uint64_t sessions_that_read(const Image& image, const LayerRange& trigger) const {
+    std::uint64_t sessions = 0;
+    for (const auto& package : image.packages) {
+      const bool has_it = std::ranges::any_of(package.content, [&](const LayerRange& part) {
+        return part.layer == trigger.layer && part.stream_range.overlaps(trigger.stream_range);
+      });
+      if (has_it) sessions = std::max(sessions, package.sessions);
+    }
+    return sessions;
+  }
+
+  void add_packs(std::size_t number) {
+    const auto& image = images_[number];
+    struct Start {
+      const Pack* pack;
+      std::uint64_t sessions;
+    };
+    std::vector<Start> imports;
+    const auto add = [&](const Start& start) {
+      const auto& map = *start.pack->map;
+      add_start({.what = start.pack->is_program ? What::kProgramPack : What::kImportPack,
+                 .image = number,
+                 .name = start.pack->name,
+                 .sessions = start.sessions,
+                 .action = Action::kLocal,
+                 .download_bytes = 0,
+                 .ranges = {}},
+                {{.layer = map.layer_digest, .stream_range = {.offset = 0, .length = map.stream_bytes}}});
+    };
+    for (const auto& pack : image.packs) {
+      if (pack.is_program)
+        add({.pack = &pack, .sessions = image.sessions});
+      else if (const auto sessions = sessions_that_read(image, pack.trigger); sessions > 0 || image.packages.empty())
+        imports.push_back({.pack = &pack, .sessions = sessions});
+    }
+    std::ranges::stable_sort(imports, [](const Start& a, const Start& b) {
+      return more_sessions_a_byte(a.sessions, a.pack->map->compressed_bytes, b.sessions, b.pack->map->compressed_bytes)
+          .value_or(a.pack->map->compressed_bytes < b.pack->map->compressed_bytes);
+    });
+    for (const auto& start : imports) add(start);
+  }
+
+  // Of these the beginning, if not all fits.
+  void add_start(Item item, const std::vector<LayerRange>& content) {
     std::vector<Unit> order;
     std::set<Unit> units;
-    for (const auto& range : profile.ranges) {
-      views_[image].each_missing({.layer = profile.layers[range.layer], .stream_range = range.stream_range},
-                                 [&](const Unit& unit) {
-                                   if (units.insert(unit).second) order.push_back(unit);
-                                 });
+    for (const auto& range : content) {
+      views_[item.image].each_missing(range, [&](const Unit& unit) {
+        if (units.insert(unit).second) order.push_back(unit);
+      });
     }
     if (units.empty()) return take(std::move(item), units);
     item.action = Action::kFetch;
@@ -246,13 +301,19 @@ class Planner {
     std::uint64_t bytes = 0;
   };
 
-  // More sessions per byte first; of equals the smaller, then the one whose image comes first, then by name. Exact:
-  // products of 64-bit numbers.
-  static bool better(const Candidate& a, const Candidate& b) {
+  // Absent if they are equal. Exact: products of 64-bit numbers.
+  static std::optional<bool> more_sessions_a_byte(std::uint64_t sessions, std::uint64_t bytes,
+                                                  std::uint64_t other_sessions, std::uint64_t other_bytes) {
     __extension__ typedef unsigned __int128 Wide;
-    const auto left = Wide(a.package->sessions) * b.bytes, right = Wide(b.package->sessions) * a.bytes;
-    if (left != right) return left > right;
-    return std::tie(a.bytes, a.package->name) < std::tie(b.bytes, b.package->name);
+    const auto left = Wide(sessions) * other_bytes, right = Wide(other_sessions) * bytes;
+    if (left == right) return std::nullopt;
+    return left > right;
+  }
+
+  // More sessions per byte first; of equals the smaller, then the one whose image comes first, then by name.
+  static bool better(const Candidate& a, const Candidate& b) {
+    return more_sessions_a_byte(a.package->sessions, a.bytes, b.package->sessions, b.bytes)
+        .value_or(std::tie(a.bytes, a.package->name) < std::tie(b.bytes, b.package->name));
   }
 
   void add_packages(const std::vector<std::size_t>& order) {

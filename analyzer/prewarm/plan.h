@@ -28,11 +28,20 @@ struct Package {
   std::vector<LayerRange> content;  // where what they use of it lies
 };
 
+// A start-up pack, which machines fetch instead of what its start reads.
+struct Pack {
+  std::string name;                            // of its start
+  bool is_program = false;                     // else an import
+  LayerRange trigger;                          // whose read sends for it
+  std::shared_ptr<const index::LayerMap> map;  // of the pack, as if it were a layer
+};
+
 struct Image {
   std::string name;                                          // as the user named it
   std::vector<std::shared_ptr<const index::LayerMap>> maps;  // of its layers; a layer may be named twice
   index::ColdRanges cold;
   index::Profile profile;      // without ranges: it has none
+  std::vector<Pack> packs;     // who has these needs no profile
   std::uint64_t sessions = 0;  // that were started of it
   std::vector<Package> packages;
 };
@@ -48,10 +57,10 @@ struct PlanOptions {
   std::uint64_t merge_gap_bytes = 0;      // between pieces that come in one request, fetched for nothing
 };
 
-enum class What : std::uint8_t { kProfile, kPackage };
+enum class What : std::uint8_t { kProfile, kProgramPack, kImportPack, kPackage };
 enum class Action : std::uint8_t {
   kFetch,     // all of it that is missing
-  kPart,      // its beginning, as far as the budget goes: profiles only, since their order is that of reading
+  kPart,      // its beginning, as far as the budget goes: of what is in the order of reading
   kLocal,     // nothing of it is missing, or comes with something before it
   kTooLarge,  // left out: more than what is left of the budget
 };
@@ -59,8 +68,8 @@ enum class Action : std::uint8_t {
 struct Item {
   What what = What::kProfile;
   std::size_t image = 0;       // in the list that was given
-  std::string name;            // of the package; "" for a profile
-  std::uint64_t sessions = 0;  // of the image, or that used the package
+  std::string name;            // of the package or pack; "" for a profile
+  std::uint64_t sessions = 0;  // of the image; or that used the package, or that of an import's trigger
   Action action = Action::kFetch;
   std::uint64_t download_bytes = 0;  // at most; of kTooLarge: what it would have taken
   std::vector<LayerRange>
@@ -72,11 +81,13 @@ struct Plan {
   std::uint64_t download_bytes = 0;  // of all items that are fetched: never more than the budget
 };
 
-// Profiles first, of the image with the most sessions (of equals in the order given), each in its own order. Then
-// packages by sessions per byte that they still lack, the best first, each with all that it lacks or not at all; what
-// one brings is not counted again for the next, nor for another image with the same layer. Nothing that is marked cold
-// all over in an image is fetched for it, and nothing that nobody is known to use. Throws CorruptData if a profile or
-// package lies outside of its image's layers.
+// How images start first, that with the most sessions before others (of equals in the order given): its profile, or its
+// packs. Of those the programs', then the imports' by sessions per byte, or the smallest first where nothing is known
+// of packages; then none comes of whose package nobody is known to have used. Each in its own order. Then packages by
+// sessions per byte that they still lack, the best first, each with all that it lacks or not at all; what one brings is
+// not counted again for the next, nor for another image with the same layer. Nothing that is marked cold all over in an
+// image is fetched for it, and nothing that nobody is known to use. Throws CorruptData if a profile or package lies
+// outside of its image's layers.
 Plan make_plan(const std::vector<Image>& images, const Present& present, const PlanOptions& options);
 
 }  // namespace varve::prewarm

@@ -44,8 +44,13 @@ index::Profile profile_of(const std::vector<LayerRange>& ranges) {
 class PrewarmPlanTest : public ::testing::Test {
  protected:
   Image& image(const std::string& name, std::vector<std::shared_ptr<const LayerMap>> maps, std::uint64_t sessions = 0) {
-    return images_.emplace_back(
-        Image{.name = name, .maps = std::move(maps), .cold = {}, .profile = {}, .sessions = sessions, .packages = {}});
+    return images_.emplace_back(Image{.name = name,
+                                      .maps = std::move(maps),
+                                      .cold = {},
+                                      .profile = {},
+                                      .packs = {},
+                                      .sessions = sessions,
+                                      .packages = {}});
   }
   void plan(std::uint64_t budget) {
     options_.budget_bytes = budget;
@@ -124,6 +129,42 @@ TEST_F(PrewarmPlanTest, OfAProfileItsBeginningOfAPackageAllOrNothing) {
       << "a smaller one may still fit";
   plan(0);
   EXPECT_THAT(words(), ElementsAre("one needs two: too large 200", "one needs one: too large 100"));
+}
+
+TEST_F(PrewarmPlanTest, PacksOfProgramsFirstThenThoseOfImportsBySessionsPerByte) {
+  const auto pack = [&](const std::string& name, bool is_program, std::uint64_t trigger, std::size_t frames) {
+    return Pack{.name = name,
+                .is_program = is_program,
+                .trigger = spans(a_, trigger, trigger + 1),
+                .map = map_of("pack " + name, frames)};
+  };
+  auto& one = image("one", {a_}, 40);
+  one.profile = profile_of({spans(a_, 0, 20)});
+  one.packs = {pack("python", true, 0, 3),  pack("jupyter", true, 1, 2), pack("rare", false, 5, 1),
+               pack("often", false, 10, 2), pack("never", false, 15, 1), pack("nobody's", false, 19, 1)};
+  one.packages = {{"rare", 2, {spans(a_, 5, 6)}}, {"often", 30, {spans(a_, 9, 12)}}, {"never", 0, {spans(a_, 15, 16)}}};
+  plan(1500);
+  EXPECT_THAT(words(), ElementsAre("one python: fetch 300", "one jupyter: fetch 200", "one often: fetch 200",
+                                   "one rare: fetch 100", "one often: fetch 300", "one rare: fetch 100"))
+      << "the packages come after the packs";
+  EXPECT_EQ(plan_.items[2].what, What::kImportPack);
+  EXPECT_EQ(plan_.items[2].sessions, 30u);
+  EXPECT_THAT(plan_.items[0].ranges, ElementsAre(spans(map_of("pack python", 3), 0, 3)));
+  // The beginning of one, as of a profile; and what is here is not fetched again.
+  present_[digest_of("pack python")] = {{0, 3 * kSpan}};
+  present_[digest_of("pack jupyter")] = {{0, kSpan}};
+  plan(200);
+  EXPECT_THAT(words(), ElementsAre("one python: here 0", "one jupyter: fetch 100", "one often: part 100",
+                                   "one rare: too large 100", "one often: too large 300", "one rare: too large 100"));
+}
+
+TEST_F(PrewarmPlanTest, WithoutUseTheSmallestPackOfAnImportFirstAndOneForTwoImages) {
+  const Pack large{.name = "large", .is_program = false, .trigger = spans(a_, 0, 1), .map = map_of("large", 4)};
+  const Pack small{.name = "small", .is_program = false, .trigger = spans(a_, 1, 2), .map = map_of("small", 1)};
+  image("one", {a_}).packs = {large, small};
+  image("two", {b_, a_}).packs = {large};
+  plan(1000);
+  EXPECT_THAT(words(), ElementsAre("one small: fetch 100", "one large: fetch 400", "two large: here 0"));
 }
 
 TEST_F(PrewarmPlanTest, WhatAPackageBringsMakesTheNextCheaper) {

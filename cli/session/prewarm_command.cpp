@@ -24,6 +24,7 @@ namespace {
 
 using nlohmann::json;
 using prewarm::Action;
+using prewarm::What;
 
 struct PrewarmArguments {
   std::vector<std::string> images;
@@ -50,6 +51,16 @@ std::optional<prewarm::KnownUses> known_uses(const Context& context, const Prewa
   });
 }
 
+std::vector<prewarm::Pack> packs_of(const index::StartPacks& packs) {
+  std::vector<prewarm::Pack> list;
+  for (const auto& group : packs.groups)
+    list.push_back({.name = group.name,
+                    .is_program = group.kind == index::StartGroup::Kind::kProgram,
+                    .trigger = {.layer = packs.layers[group.trigger.layer], .stream_range = group.trigger.stream_range},
+                    .map = std::make_shared<const index::LayerMap>(group.pack.map())});
+  return list;
+}
+
 Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
   Subjects subjects;
   const auto uses = known_uses(context, arguments);
@@ -61,6 +72,7 @@ Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
                                                             .maps = image.index().maps,
                                                             .cold = image.index().cold,
                                                             .profile = image.index().profile,
+                                                            .packs = packs_of(image.index().packs),
                                                             .sessions = 0,
                                                             .packages = {}});
     if (uses) {
@@ -122,9 +134,36 @@ std::string state_of(const prewarm::Item& item, bool left, bool dry_run) {
   return "over-budget";
 }
 
+std::string_view kind_of(const prewarm::Item& item) {
+  switch (item.what) {
+    case What::kProfile:
+      return "profile";
+    case What::kProgramPack:
+    case What::kImportPack:
+      return "pack";
+    case What::kPackage:
+      return "package";
+  }
+  return "package";
+}
+
 std::string why(const prewarm::Item& item, bool with_use) {
-  if (item.what == prewarm::What::kPackage) return fmt::format("used in {} sessions", item.sessions);
-  return with_use ? fmt::format("start of {} sessions", item.sessions) : "start";
+  switch (item.what) {
+    case What::kProfile:
+    case What::kProgramPack:
+      return with_use ? fmt::format("start of {} sessions", item.sessions) : "start";
+    case What::kImportPack:
+      return item.sessions > 0 ? fmt::format("imported in {} sessions", item.sessions) : "import";
+    case What::kPackage:
+      return fmt::format("used in {} sessions", item.sessions);
+  }
+  return {};
+}
+
+// "numpy", "pack of numpy", "profile".
+std::string label_of(const prewarm::Item& item) {
+  if (item.what == What::kProfile) return "profile";
+  return (item.what == What::kPackage ? "" : "pack of ") + printable(item.name);
 }
 
 json document_of(const Subjects& subjects, const prewarm::Plan& plan, const prewarm::Outcome& outcome,
@@ -136,11 +175,12 @@ json document_of(const Subjects& subjects, const prewarm::Plan& plan, const prew
                       {"image", subjects.digests[i].to_string()},
                       {"sessions", one.sessions},
                       {"profile_bytes", one.profile.bytes()},
+                      {"packs", one.packs.size()},
                       {"packages", one.packages.size()}});
   }
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     const auto& item = plan.items[i];
-    items.push_back({{"kind", item.what == prewarm::What::kProfile ? "profile" : "package"},
+    items.push_back({{"kind", kind_of(item)},
                      {"image", subjects.digests[item.image].to_string()},
                      {"name", item.name},
                      {"sessions", item.sessions},
@@ -162,16 +202,16 @@ void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan
   std::vector<std::vector<std::string>> rows{{"WHAT", "IMAGE", "WHY", "BYTES", "STATE"}};
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     const auto& item = plan.items[i];
-    rows.push_back({item.what == prewarm::What::kProfile ? "profile" : printable(item.name),
-                    printable(subjects.images[item.image].name), why(item, !arguments.database.empty()),
+    rows.push_back({label_of(item), printable(subjects.images[item.image].name), why(item, !arguments.database.empty()),
                     human_bytes(item.download_bytes), state_of(item, outcome.left[i], arguments.dry_run)});
   }
   if (plan.items.empty()) {
     context.out
         << (arguments.database.empty()
-                ? "nothing to do: none of these images has a profile, and without --usage nothing is known of "
-                  "packages\n"
-                : "nothing to do: none of these images has a profile, and nobody is known to use a package of them\n");
+                ? "nothing to do: none of these images has start-up packs or a profile, and without --usage nothing is "
+                  "known of packages\n"
+                : "nothing to do: none of these images has start-up packs or a profile, and nobody is known to use a "
+                  "package of them\n");
     return;
   }
   print_table(context.out, rows);

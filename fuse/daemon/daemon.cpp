@@ -41,6 +41,14 @@ fs::path resolved(const fs::path& dir) {
   return path;
 }
 
+std::uint64_t fetched_bytes_of(const std::vector<PulledRanges>& layers) {
+  std::uint64_t bytes = 0;
+  std::set<const LayerStream*> counted;
+  for (const auto& layer : layers)
+    if (counted.insert(layer.stream.get()).second) bytes += layer.stream->stats().fetched_bytes;
+  return bytes;
+}
+
 PullResult pull_result(const ServedImage& image, const ImageStats& before, bool finished) {
   const auto after = image.stats();
   return {.image = image.digest(),
@@ -454,7 +462,7 @@ PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work&
 
 std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
   std::vector<LayerRanges> here;
-  for (const auto& layer : image.distinct_layers()) {
+  for (const auto& layer : image.streams_with_packs()) {
     auto& ranges = here.emplace_back(LayerRanges{.layer = layer->map().layer_digest, .ranges = {}}).ranges;
     for (const auto& span : layer->map().spans) {
       if (!layer->is_readable(span.stream_range)) continue;
@@ -470,20 +478,21 @@ std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
 PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work) {
   std::vector<PulledRanges> layers;
   for (const auto& [digest, ranges] : wanted) {
-    const auto& all = image.distinct_layers();
-    const auto layer = std::find_if(all.begin(), all.end(),
-                                    [&digest = digest](const auto& one) { return one->map().layer_digest == digest; });
-    if (layer == all.end())
+    const auto stream = image.stream_to_fetch(digest);
+    if (!stream)
       fail<UsageError>("fetch: layer {} is none of image {}", digest.to_string(), image.digest().to_string());
     for (const auto& range : ranges) {
-      if (range.length == 0 || !range.fits_in((*layer)->map().stream_bytes))
+      if (range.length == 0 || !range.fits_in(stream->map().stream_bytes))
         fail<UsageError>("fetch: layer {} has no {} bytes at {}", digest.to_string(), range.length, range.offset);
     }
-    layers.push_back({.stream = *layer, .ranges = ranges});
+    layers.push_back({.stream = stream, .ranges = ranges});
   }
   const auto before = image.stats();
+  const auto fetched_before = fetched_bytes_of(layers);
   pull_ranges(layers, work);
-  return pull_result(image, before, true);
+  auto result = pull_result(image, before, true);
+  result.fetched_bytes = fetched_bytes_of(layers) - fetched_before;  // also of packs that no start has asked for
+  return result;
 }
 
 std::vector<MountedServed> Daemon::mounted_images() {

@@ -53,13 +53,15 @@ ServedImage::~ServedImage() { loader_ahead_->end(); }
 void ServedImage::open_packs() {
   packs_ = std::make_shared<ImagePacks>(
       index().packs, distinct_, [this](const index::StartPack& pack) { return open_pack(pack); },
-      [this](const index::StartPack& pack) {
-        oci::put_bytes(opened_.local().repository(), pack.map().encode(), index::kLayerMapMediaType);
-      });
+      [this](const index::StartPack& pack) { keep_map(pack); });
   for (auto& device : mounted_devices_) device = std::make_shared<PackedFile>(std::move(device), packs_);
 }
 
-// The map is kept with those of layers: by it the store is verified where no image is open.
+// With those of layers: by it the store is verified where no image is open.
+void ServedImage::keep_map(const index::StartPack& pack) const {
+  oci::put_bytes(opened_.local().repository(), pack.map().encode(), index::kLayerMapMediaType);
+}
+
 std::shared_ptr<LayerStream> ServedImage::open_pack(const index::StartPack& pack) const {
   auto map = std::make_shared<const index::LayerMap>(pack.map());
   const index::LayerIndexBlobs blobs{.layer_digest = pack.blob,
@@ -71,11 +73,34 @@ std::shared_ptr<LayerStream> ServedImage::open_pack(const index::StartPack& pack
   return streams_.stream(std::move(map), blob, opened_.local().holder_of(blob, source), blobs, nullptr);
 }
 
-void ServedImage::use_packs() const {
-  if (!packs_ || packs_->is_enabled()) return;
+std::set<Digest> ServedImage::stored() const {
   std::set<Digest> here;
   for (const auto& stored : streams_.stored_layers()) here.insert(stored.layer);
-  packs_->enable([&](const index::StartPack& pack) { return here.contains(pack.blob); });
+  return here;
+}
+
+void ServedImage::use_packs() const {
+  if (!packs_ || packs_->is_enabled()) return;
+  packs_->enable([here = stored()](const index::StartPack& pack) { return here.contains(pack.blob); });
+}
+
+std::vector<std::shared_ptr<LayerStream>> ServedImage::streams_with_packs() const {
+  auto streams = distinct_;
+  const auto here = packs_ ? stored() : std::set<Digest>();
+  for (const auto& group : index().packs.groups)
+    if (here.contains(group.pack.blob)) streams.push_back(open_pack(group.pack));
+  return streams;
+}
+
+std::shared_ptr<LayerStream> ServedImage::stream_to_fetch(const Digest& layer_or_pack) const {
+  const auto layer =
+      std::ranges::find(distinct_, layer_or_pack, [](const auto& one) { return one->map().layer_digest; });
+  if (layer != distinct_.end()) return *layer;
+  const auto& groups = index().packs.groups;
+  const auto group = std::ranges::find(groups, layer_or_pack, [](const auto& one) { return one.pack.blob; });
+  if (group == groups.end()) return nullptr;
+  keep_map(group->pack);
+  return open_pack(group->pack);
 }
 
 std::shared_ptr<const index::ColdRanges> ServedImage::cold() const {

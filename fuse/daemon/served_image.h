@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,11 @@ class ServedImage {
   // From now on starts send for their packs. Nothing if it has none.
   void use_packs() const;
   std::shared_ptr<ImagePacks> packs() const { return packs_; }  // null if it has none
+  // The layers', each once, and those of packs that the store has something of.
+  std::vector<std::shared_ptr<LayerStream>> streams_with_packs() const;
+  // Of one of its layers or packs; what is fetched of a pack is kept as if a start had asked for it. Null if it has
+  // none of this digest.
+  std::shared_ptr<LayerStream> stream_to_fetch(const Digest& layer_or_pack) const;
 
   // What is cold of it; by layer digest. Another opening of the same image may have learned of newer marks.
   std::shared_ptr<const index::ColdRanges> cold() const;
@@ -92,6 +98,8 @@ class ServedImage {
               LayerStreams& streams, std::uint32_t tree_layers = 0);
   void open_packs();
   std::shared_ptr<LayerStream> open_pack(const index::StartPack& pack) const;
+  void keep_map(const index::StartPack& pack) const;
+  std::set<Digest> stored() const;
 
   ImageSpec spec_;
   std::uint32_t tree_layers_ = 0;

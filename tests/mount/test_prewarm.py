@@ -1,8 +1,9 @@
 """Prewarming: profiles first, then packages by use per byte, within a budget; a session after it fetches nothing of what was fetched; stopped, it goes on."""
-import base64, datetime, hashlib, json, os, random, signal, subprocess, sys, time
+import base64, hashlib, json, os, random, signal, subprocess, sys, time
 from pathlib import Path
 
 from images import Source, layouts, Tar
+from prewarming import prewarmed, spool_of, summary
 from program import Varve, need_fuse, need_root, work_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "run"))
@@ -56,31 +57,10 @@ def make_images(folder):
     return contents
 
 
-def spool_of(folder, image, used):
-    """A spool in which sessions of the image use libraries as often as `used` says."""
-    folder.mkdir()
-    today, count = datetime.date.today().isoformat(), max(used.values())
-    for i in range(count):
-        session = f"{i:032x}"
-        records = [{"t": "start", "v": 1, "session": session, "process": f"{i:016x}", "day": today, "image": image, "writer": "recorder 1"}, {"t": "launch"}]
-        records += [{"t": "import", "m": name, "how": "direct"} for name, sessions in used.items() if i < sessions]
-        (folder / f"{session}-{i:016x}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
 def machine(work):
     varve = Varve(work / f"machine-{os.urandom(3).hex()}")
     varve.work.mkdir()
     return varve
-
-
-def prewarmed(varve, *arguments, status=0):
-    done = varve.run("prewarm", "--json", *arguments)
-    expect(done.returncode == status, f"prewarm {arguments}: exit {done.returncode}: {done.stderr.decode()}")
-    return json.loads(done.stdout) if status == 0 else None
-
-
-def summary(result):
-    return [(item["kind"], item["name"], item["state"]) for item in result["items"]]
 
 
 def fetched_by_session(varve, source, *paths):
