@@ -87,19 +87,22 @@ std::uint64_t ContentSources::note_opened(const ServedImage& image) {
 }
 
 // Of one repository first, then the last used.
-std::vector<OpenedImage> ContentSources::find_related(const ServedImage& image) const {
+std::vector<OpenedImage> ContentSources::find_related(const ServedImage& image, const CancelFlag& cancel) const {
   const auto repository = repository_of(image.reference());
   std::set<Digest> layers;
   for (const auto& layer : image.image().manifest.layers) layers.insert(layer.digest);
   std::vector<OpenedImage> of_repository, sharing;
   std::set<Digest> seen{image.digest()};
   for (auto& one : opened_.list()) {
+    cancel.throw_if_cancelled();
+    if (of_repository.size() == kMostImages) break;
     if (!seen.insert(one.image).second) continue;
     try {
       if (repository_of(one.reference) == repository)
         of_repository.push_back(std::move(one));
-      else if (std::ranges::any_of(layers_of(*local_, one.image),
-                                   [&](const auto& its) { return layers.contains(its); }))
+      else if (sharing.size() < kMostImages && std::ranges::any_of(layers_of(*local_, one.image), [&](const auto& its) {
+                 return layers.contains(its);
+               }))
         sharing.push_back(std::move(one));
     } catch (const Error& error) {
       log::debug("nothing is taken from {}: {}", one.reference, error.what());
@@ -162,7 +165,7 @@ bool ContentSources::learn_all(const ServedImage& image, const CancelFlag& cance
     if (!image.layers()[i]->complete()) targets.push_back(i);
   if (targets.empty()) return false;
   try {
-    const auto related = find_related(image);
+    const auto related = find_related(image, cancel);
     if (related.empty()) return true;
     auto registry = image.spec().registry;
     registry.cancel = &cancel;

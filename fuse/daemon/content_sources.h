@@ -47,7 +47,7 @@ class ContentSources {
   std::vector<Learnt>::iterator find_learnt(const ServedImage& image);
   std::uint64_t note_opened(const ServedImage& image);
   bool learn_all(const ServedImage& image, const CancelFlag& cancel);
-  std::vector<OpenedImage> find_related(const ServedImage& image) const;
+  std::vector<OpenedImage> find_related(const ServedImage& image, const CancelFlag& cancel) const;
   void add_layers(const ServedImage& image, const OpenedImage& related, oci::Repository& entries_from,
                   std::vector<Source>& sources) const;
   bool know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const;

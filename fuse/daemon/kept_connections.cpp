@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/random.h"
@@ -13,10 +15,38 @@ namespace {
 
 constexpr std::string_view kNamePrefix = "varve-";
 
-bool any_in_use(BlobFs& blobs, const ServedImage& image) {
-  const auto files = files_of(image);
-  return std::any_of(files.begin(), files.end(),
-                     [&](const auto& file) { return blobs.in_use(BlobFs::ino_of(file.first)); });
+// Of the files that the kernel has open through FUSE.
+std::vector<Ino> opened_by(const KeptConnections::Files& files) {
+  const auto names = blob_names_of(*files.image);
+  std::vector<Ino> opened;
+  for (std::size_t i = 0; i < std::min(names.size(), files.opened.size()); ++i)
+    if (files.opened[i]) opened.push_back(BlobFs::ino_of(names[i]));
+  return opened;
+}
+
+// Takes those out that nobody reads any more. `mounted` are the images' trees that are. One that was unmounted is read
+// while somebody is in it: the kernel then has a file of it open once more than those have that are mounted. A layer
+// that it shares with them is no reason to keep it.
+std::vector<KeptConnections::Files> take_unused(KeptConnections::Connection& connection, std::set<Digest> mounted) {
+  std::map<Ino, std::size_t> opens;
+  std::vector<KeptConnections::Files> unmounted, used, unused;
+  for (auto& files : std::views::reverse(connection.files)) {  // a tree that was mounted again: the last is
+    if (mounted.erase(files.image->tree_name()) == 0) {
+      unmounted.push_back(std::move(files));
+      continue;
+    }
+    for (const auto ino : opened_by(files)) ++opens[ino];
+    used.push_back(std::move(files));
+  }
+  for (auto& files : unmounted) {
+    const auto opened = opened_by(files);
+    const bool is_read =
+        std::ranges::any_of(opened, [&](const Ino ino) { return connection.blobs->opens(ino) > opens[ino]; });
+    (is_read ? used : unused).push_back(std::move(files));
+  }
+  std::ranges::reverse(used);
+  connection.files = std::move(used);
+  return unused;
 }
 
 }  // namespace
@@ -84,10 +114,10 @@ void KeptConnections::write_to(Handover& handover) {
         entry.tree = connection.tree->tree_name();
         images[*entry.tree] = connection.tree;
       }
-      const auto in_use = [&](const Files& files) { return any_in_use(*connection.blobs, *files.image); };
-      const auto gone = std::stable_partition(connection.files.begin(), connection.files.end(), in_use);
-      std::move(gone, connection.files.end(), std::back_inserter(unused));
-      connection.files.erase(gone, connection.files.end());
+      std::set<Digest> mounted;
+      for (const auto& mount : handover.mounts)
+        if (mount.connection == name) mounted.insert(mount.index);
+      std::ranges::move(take_unused(connection, std::move(mounted)), std::back_inserter(unused));
       for (const auto& files : connection.files) {
         entry.files.push_back({.index = files.image->tree_name(), .opened = files.opened});
         images[files.image->tree_name()] = files.image;

@@ -48,7 +48,7 @@ class KeptConnections : public std::enable_shared_from_this<KeptConnections> {
   // Ends with it what an earlier daemon has left, if nobody else holds the descriptor: readers get an error.
   void drop(const std::string& name) noexcept;
 
-  // Fills in images and connections.
+  // Fills in images and connections, after the mounts.
   void write_to(Handover& handover);
 
  private:

@@ -55,6 +55,17 @@ struct ServedTree {
   TreeFs fs;
 };
 
+// A device as a file of kernel mode, and the image for as long as somebody reads it: packs ask the image for
+// themselves.
+std::shared_ptr<StreamFile> blob_of(const std::shared_ptr<ServedImage>& image, std::shared_ptr<StreamFile> device) {
+  struct Held {
+    std::shared_ptr<ServedImage> image;
+    std::shared_ptr<StreamFile> device;  // freed first
+  };
+  auto* const file = device.get();
+  return {std::make_shared<Held>(Held{image, std::move(device)}), file};
+}
+
 void unmount_or_detach(const std::filesystem::path& dir, const std::function<void(bool detach)>& unmount) noexcept {
   for (const bool detach : {false, true}) {
     try {
@@ -82,12 +93,11 @@ void ChannelList::stop_all() {
   }
 }
 
-std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files_of(const ServedImage& image) {
-  std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files;
-  for (std::size_t i = 0; i < image.layers().size(); ++i)
-    files.emplace_back(stream_name(image, i), image.mounted_devices()[i]);
-  if (image.has_ranges_device()) files.emplace_back(ranges_name(image), image.mounted_devices().back());
-  return files;
+std::vector<Digest> blob_names_of(const ServedImage& image) {
+  std::vector<Digest> names;
+  for (std::size_t i = 0; i < image.layers().size(); ++i) names.push_back(stream_name(image, i));
+  if (image.has_ranges_device()) names.push_back(ranges_name(image));
+  return names;
 }
 
 BlobMount::BlobMount(const std::filesystem::path& dir, const MountSettings& settings, ChannelList& channels,
@@ -106,10 +116,10 @@ BlobMount::BlobMount(const std::string& name, KeptConnections::Connection connec
   // All files are there before the first request, and stay while the kernel has them open.
   std::vector<BlobFs::Registration> registrations;
   for (const auto& [image, opened] : connection.files) {
-    const auto files = files_of(*image);
-    for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto names = blob_names_of(*image);
+    for (std::size_t i = 0; i < names.size(); ++i) {
       const bool as_stream = i < opened.size() && opened[i];
-      registrations.push_back(BlobFs::add(fs_, files[i].first, files[i].second, as_stream));
+      registrations.push_back(BlobFs::add(fs_, names[i], blob_of(image, image->mounted_devices()[i]), as_stream));
       if (!as_stream && i < image->layers().size()) image->layers()[i]->keep_mounted();
     }
   }
@@ -141,13 +151,13 @@ std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImag
                             .read_ahead_kb = read_ahead_kb(served, settings, recorder)};
   std::vector<bool> opened;
   const auto devices = devices_of(served, recorder);
-  for (const auto& [digest, file] : files_of(served)) {
+  for (const auto& name : blob_names_of(served)) {
     const auto device = request.devices.size();
     // A layer that is complete needs no FUSE beneath: the kernel reads its store file, unless somebody wants to know
     // what it reads.
     const bool complete = !recorder && device < served.layers().size() && served.layers()[device]->keep_whole();
-    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), digest, devices[device]));
-    request.devices.push_back(complete ? served.layers()[device]->store_file() : blobs->dir() / digest.hex());
+    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), name, blob_of(mounted->image_, devices[device])));
+    request.devices.push_back(complete ? served.layers()[device]->store_file() : blobs->dir() / name.hex());
     opened.push_back(!complete);
   }
   // Nothing is fetched of what is all here: the kernel reads ahead as of any disk.
@@ -163,8 +173,10 @@ std::unique_ptr<MountedImage> MountedImage::taken_over(std::shared_ptr<ServedIma
                                                        const std::filesystem::path& dir,
                                                        std::shared_ptr<BlobMount> blobs) {
   std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, nullptr));
-  for (const auto& [digest, file] : files_of(*mounted->image_))
-    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), digest, file));
+  const auto names = blob_names_of(*mounted->image_);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    mounted->registrations_.push_back(
+        BlobFs::add(blobs->fs(), names[i], blob_of(mounted->image_, mounted->image_->mounted_devices()[i])));
   mounted->blobs_ = std::move(blobs);
   mounted->mounted_ = true;
   return mounted;

@@ -36,8 +36,8 @@ class ChannelList {
   Guarded<std::vector<std::weak_ptr<FuseChannel>>> channels_;
 };
 
-// The devices of an image's tree as files of kernel mode, in the tree's order.
-std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files_of(const ServedImage& image);
+// The names of the devices of an image's tree as files of kernel mode, in the tree's order.
+std::vector<Digest> blob_names_of(const ServedImage& image);
 
 // The folder of layer streams, mounted as long as an image of kernel mode needs it.
 class BlobMount {

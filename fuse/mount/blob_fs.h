@@ -27,11 +27,13 @@ class BlobFs {
     bool directory = false;
   };
 
-  // While it lives the file can be looked up. The file itself stays until the kernel has closed it as well.
+  // While it lives the file can be looked up. The file itself stays until the kernel has closed it as well, or somebody
+  // else has registered his under the same name.
   class Registration {
    public:
     Registration() = default;
-    Registration(std::shared_ptr<BlobFs> fs, Ino ino) : fs_(std::move(fs)), ino_(ino) {}
+    Registration(std::shared_ptr<BlobFs> fs, Ino ino, std::uint64_t number)
+        : fs_(std::move(fs)), ino_(ino), number_(number) {}
     Registration(Registration&& other) noexcept = default;
     Registration& operator=(Registration&& other) noexcept;
     ~Registration();
@@ -39,10 +41,11 @@ class BlobFs {
    private:
     std::shared_ptr<BlobFs> fs_;
     Ino ino_ = 0;
+    std::uint64_t number_ = 0;
   };
 
-  // Adds a file under the hex of `digest`; the same digest again counts one more user of the file that is there.
-  // `opened`: the kernel has it open since an earlier daemon.
+  // Adds a file under the hex of `digest`. What has the same digest has the same bytes: of several the first that is
+  // registered is read. `opened`: the kernel has it open since an earlier daemon.
   static Registration add(const std::shared_ptr<BlobFs>& fs, const Digest& digest, std::shared_ptr<StreamFile> file,
                           bool opened = false);
   // 2 .. 2^63-1, a function of the digest alone.
@@ -54,8 +57,8 @@ class BlobFs {
   // Counts what the kernel holds open.
   bool open(Ino ino);
   void release(Ino ino);
-  // True while it is registered or open.
-  bool in_use(Ino ino) { return find(ino) != nullptr; }
+  // How often the kernel has it open.
+  std::size_t opens(Ino ino);
   struct Entry {
     std::string name;
     Ino ino = 0;
@@ -66,16 +69,26 @@ class BlobFs {
   void read(Ino ino, ByteRange range, ReadDone done);
 
  private:
+  struct Registered {
+    std::uint64_t number = 0;
+    std::shared_ptr<StreamFile> file;
+  };
   struct File {
     std::string name;
-    std::shared_ptr<StreamFile> file;
-    std::size_t registered = 0;
+    std::vector<Registered> registered;
+    std::shared_ptr<StreamFile> last;  // that was registered, where none is and the kernel has it open
     std::size_t opened = 0;
+
+    const std::shared_ptr<StreamFile>& file() const { return registered.empty() ? last : registered.front().file; }
   };
-  void remove(Ino ino);
+  struct Files {
+    std::map<Ino, File> by_ino;
+    std::uint64_t last_number = 0;  // of a registration
+  };
+  void remove(Ino ino, std::uint64_t number);
   std::shared_ptr<StreamFile> find(Ino ino);
 
-  Guarded<std::map<Ino, File>> files_;
+  Guarded<Files> files_;
 };
 
 }  // namespace varve::fuse

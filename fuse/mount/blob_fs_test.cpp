@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "testing/fake_layer_stream.h"
@@ -67,6 +69,34 @@ TEST_F(BlobFsTest, TwoImagesShareOneFile) {
     EXPECT_EQ(fs_->list().size(), 1u);
   }
   EXPECT_TRUE(fs_->lookup(digest_.hex()));
+}
+
+TEST_F(BlobFsTest, OfTwoTheFirstIsReadAndIsFreedWithItsRegistration) {
+  write_file_atomically(dir_ / "other", as_bytes("abcdefghij"));
+  const auto other = std::make_shared<test::FakeLayerStream>(dir_ / "other", 10);
+  const auto ino = BlobFs::ino_of(digest_);
+  const auto read = [&] {
+    std::string answer;
+    fs_->read(ino, {0, 2}, [&](std::exception_ptr, ByteView bytes) { answer = as_text(bytes); });
+    return answer;
+  };
+  std::optional<BlobFs::Registration> first(BlobFs::add(fs_, digest_, file_));
+  std::optional<BlobFs::Registration> second(BlobFs::add(fs_, digest_, std::make_shared<LayerFile>(other)));
+  EXPECT_TRUE(fs_->open(ino));
+  EXPECT_EQ(fs_->opens(ino), 1u);
+  EXPECT_EQ(read(), "01");
+  first.reset();
+  EXPECT_EQ(file_.use_count(), 1);
+  EXPECT_EQ(read(), "ab");
+  second.reset();
+  EXPECT_EQ(read(), "ab") << "the kernel has it open";
+  EXPECT_EQ(other.use_count(), 2);
+  first.emplace(BlobFs::add(fs_, digest_, file_));
+  EXPECT_EQ(other.use_count(), 1);
+  EXPECT_EQ(read(), "01");
+  fs_->release(ino);
+  EXPECT_EQ(fs_->opens(ino), 0u);
+  EXPECT_EQ(read(), "01") << "it is registered";
 }
 
 TEST_F(BlobFsTest, InodeNumbersAreAFunctionOfTheDigest) {
