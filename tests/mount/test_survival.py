@@ -1,5 +1,5 @@
 """Mounts and sessions outlive their daemon: killed at any moment or replaced, they notice a pause and nothing else."""
-import concurrent.futures, contextlib, errno, fcntl, hashlib, json, os, random, shlex, signal, socket, subprocess, sys, threading, time
+import concurrent.futures, contextlib, ctypes, errno, fcntl, hashlib, json, os, random, shlex, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
 
 from images import image_with_many_names, Source
@@ -306,6 +306,33 @@ def killed_while_the_kernel_unmounts(work, source, contents, mode):
     expect(mode != "kernel" or waited >= UNMOUNTS // 2, f"only {waited} times the kernel was waiting")
 
 
+def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
+    """The last user went with the daemon, and the kernel's unmount waits for read-ahead that a silent source has: the next daemon serves others meanwhile."""
+    with Machine(work) as varve:
+        place = varve.mount(source.reference, mode)
+        before, keeper, record = varve.daemon_pid(), keeper_pid(varve), varve.root / "run/handover.json"
+        source.open.clear(), source.asked.clear()
+        try:
+            reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
+            expect(source.asked.wait(60), "the reader waits for the source")
+            reader.kill(), reader.wait(60)
+            os.kill(keeper, signal.SIGSTOP)
+            os.kill(before, signal.SIGKILL)
+            wait_for("the end of the daemon", lambda: not is_running(before), AT_ONCE_SECONDS)
+            left = json.loads(record.read_text())
+            expect([name["dir"] for name in left["names"]] == [str(place)], left)
+            record.write_text(json.dumps({**left, "names": []}))
+            expect(ctypes.CDLL(None).umount2(str(place).encode(), 0) == 0, "as far as an unmount has come then (umount(8) asks the file system)")
+            os.kill(keeper, signal.SIGCONT)
+            wait_for("the next daemon", lambda: (pid := varve.daemon_pid()) and pid != before, AT_ONCE_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(keeper, signal.SIGCONT)
+            source.open.set()
+        wait_for("its end", lambda: mount_lines(varve) == [])
+        varve.mounts.clear()
+
+
 class ServiceManager:
     """Does what systemd does for a service with FileDescriptorStoreMax=: takes descriptors, and hands them to the next process."""
 
@@ -403,7 +430,7 @@ def systemd_keeps_the_connections(work, source, contents, mode):
 
 CHECKS = (killed_again_and_again, a_read_that_waits_is_answered_by_the_next_daemon, detached_but_open_is_served_on, the_image_may_be_gone, a_session_outlives_its_daemon,
           a_program_takes_the_place_of_the_daemon, a_keeper_that_dies_is_replaced, without_a_keeper_the_next_daemon_cleans_up, a_daemon_that_dies_too_often_is_given_up,
-          killed_while_it_mounts_and_unmounts, killed_while_the_kernel_unmounts, systemd_keeps_the_connections)
+          killed_while_it_mounts_and_unmounts, killed_while_the_kernel_unmounts, what_nobody_uses_any_more_holds_nobody_up, systemd_keeps_the_connections)
 
 
 def check_mode(work, layout, contents, mode, only):
