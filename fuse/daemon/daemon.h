@@ -189,6 +189,7 @@ class Daemon {
   void take_over_leases(TakeOver& work);
   void take_over_holds(TakeOver& work);
   void adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& mount);
+  void remove_free_folders();
   void drop_unused_mounts();
   void write_record() noexcept;
 

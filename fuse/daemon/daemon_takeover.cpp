@@ -108,6 +108,7 @@ void Daemon::take_over() {
   take_over_leases(work);
   unmount_stale(options_.paths, work.served);
   take_over_holds(work);
+  remove_free_folders();
   drop_unused_mounts();
   std::vector<fs::path> filled;
   images_.for_each([&](const ImageMount& mount) {
@@ -232,6 +233,14 @@ void Daemon::take_over_holds(TakeOver& work) {
 void Daemon::take_over_leases(TakeOver& work) {
   std::erase_if(work.record.leases, [this](const auto& lease) { return images_.find(lease.mount) == nullptr; });
   leases_.take_over(work.record.leases);
+}
+
+// A daemon that died may have had nothing mounted at them yet, or any more. One with a mount is busy.
+void Daemon::remove_free_folders() {
+  for (const auto& entry : fs::directory_iterator(options_.paths.images_dir())) {
+    std::error_code busy;
+    if (images_.find(entry.path()) == nullptr) fs::remove(entry.path(), busy);
+  }
 }
 
 // What is not to be kept goes with the next look at what nobody uses: the kernel may wait, as long as a source is

@@ -323,6 +323,7 @@ def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
             expect([name["dir"] for name in left["names"]] == [str(place)], left)
             record.write_text(json.dumps({**left, "names": []}))
             expect(ctypes.CDLL(None).umount2(str(place).encode(), 0) == 0, "as far as an unmount has come then (umount(8) asks the file system)")
+            (orphan := varve.root / "run/images" / ("0" * 64)).mkdir()  # at which it would have mounted an image
             os.kill(keeper, signal.SIGCONT)
             wait_for("the next daemon", lambda: (pid := varve.daemon_pid()) and pid != before, AT_ONCE_SECONDS)
         finally:
@@ -330,6 +331,7 @@ def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
                 os.kill(keeper, signal.SIGCONT)
             source.open.set()
         wait_for("its end", lambda: mount_lines(varve) == [])
+        expect(not orphan.exists(), "a folder with nothing at it")
         varve.mounts.clear()
 
 
