@@ -201,14 +201,7 @@ class Planner {
     std::vector<LayerRange> content;
     for (const auto& range : profile.ranges)
       content.push_back({.layer = profile.layers[range.layer], .stream_range = range.stream_range});
-    add_start({.what = What::kProfile,
-               .image = image,
-               .name = {},
-               .sessions = images_[image].sessions,
-               .action = Action::kLocal,
-               .download_bytes = 0,
-               .ranges = {}},
-              content);
+    add_start(What::kProfile, image, {}, images_[image].sessions, content);
   }
 
   // Of the package whose part it is.
@@ -232,13 +225,8 @@ class Planner {
     std::vector<Start> imports;
     const auto add = [&](const Start& start) {
       const auto& map = *start.pack->map;
-      add_start({.what = start.pack->is_program ? What::kProgramPack : What::kImportPack,
-                 .image = number,
-                 .name = start.pack->name,
-                 .sessions = start.sessions,
-                 .action = Action::kLocal,
-                 .download_bytes = 0,
-                 .ranges = {}},
+      add_start(start.pack->is_program ? What::kProgramPack : What::kImportPack, number, start.pack->name,
+                start.sessions,
                 {{.layer = map.layer_digest, .stream_range = {.offset = 0, .length = map.stream_bytes}}});
     };
     for (const auto& pack : image.packs) {
@@ -255,11 +243,19 @@ class Planner {
   }
 
   // Of these the beginning, if not all fits.
-  void add_start(Item item, const std::vector<LayerRange>& content) {
+  void add_start(What what, std::size_t image, const std::string& name, std::uint64_t sessions,
+                 const std::vector<LayerRange>& content) {
+    Item item{.what = what,
+              .image = image,
+              .name = name,
+              .sessions = sessions,
+              .action = Action::kLocal,
+              .download_bytes = 0,
+              .ranges = {}};
     std::vector<Unit> order;
     std::set<Unit> units;
     for (const auto& range : content) {
-      views_[item.image].each_missing(range, [&](const Unit& unit) {
+      views_[image].each_missing(range, [&](const Unit& unit) {
         if (units.insert(unit).second) order.push_back(unit);
       });
     }

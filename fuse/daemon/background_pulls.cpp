@@ -13,19 +13,13 @@ namespace {
 constexpr std::uint64_t kFillPieceBytes = 2 << 20;
 constexpr std::uint64_t kFillPieces = 2;
 
-std::uint64_t fetched_of(const std::vector<std::shared_ptr<LayerStream>>& layers) {
-  std::uint64_t bytes = 0;
-  for (const auto& layer : layers) bytes += layer->stats().fetched_bytes;
-  return bytes;
-}
-
 }  // namespace
 
 BackgroundPulls::Listed::Listed(const What& pulled, const Name& called, const std::vector<PulledLayer>& wanted,
                                 const Progress& counted)
     : what(pulled), name(called), progress(counted) {
   for (const auto& layer : wanted) layers.push_back(layer.stream);
-  fetched_before = fetched_of(layers);
+  fetched_before = fetched_bytes_of(layers);
 }
 
 PullStatus BackgroundPulls::Listed::status() const {

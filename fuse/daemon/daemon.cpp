@@ -41,14 +41,6 @@ fs::path resolved(const fs::path& dir) {
   return path;
 }
 
-std::uint64_t fetched_bytes_of(const std::vector<PulledRanges>& layers) {
-  std::uint64_t bytes = 0;
-  std::set<const LayerStream*> counted;
-  for (const auto& layer : layers)
-    if (counted.insert(layer.stream.get()).second) bytes += layer.stream->stats().fetched_bytes;
-  return bytes;
-}
-
 PullResult pull_result(const ServedImage& image, const ImageStats& before, bool finished) {
   const auto after = image.stats();
   return {.image = image.digest(),
@@ -369,8 +361,10 @@ void Daemon::end_use(fs::path dir, Afterwards afterwards) {
   if (mount == nullptr) return;
   if (!images_.has_name(dir) && !leases_.any(dir)) {
     opened_.note(mount->mounted->image().spec(), mount->mounted->image().digest());
-    if (afterwards == Afterwards::kKeep && may_keep(*mount)) {
-      begin_idle(*mount);
+    if (afterwards != Afterwards::kUnmount && may_keep(*mount)) {
+      begin_idle(*mount, options_.keep_mounted);
+    } else if (afterwards == Afterwards::kUnmountSoon) {
+      begin_idle(*mount, std::chrono::seconds(0));
     } else {
       end_fill(*mount);
       log::info("unmounting {}", dir.string());
@@ -477,6 +471,7 @@ std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
 
 PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work) {
   std::vector<PulledRanges> layers;
+  std::vector<std::shared_ptr<LayerStream>> streams;
   for (const auto& [digest, ranges] : wanted) {
     const auto stream = image.stream_to_fetch(digest);
     if (!stream)
@@ -486,12 +481,13 @@ PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges
         fail<UsageError>("fetch: layer {} has no {} bytes at {}", digest.to_string(), range.length, range.offset);
     }
     layers.push_back({.stream = stream, .ranges = ranges});
+    if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
   }
   const auto before = image.stats();
-  const auto fetched_before = fetched_bytes_of(layers);
+  const auto fetched_before = fetched_bytes_of(streams);
   pull_ranges(layers, work);
   auto result = pull_result(image, before, true);
-  result.fetched_bytes = fetched_bytes_of(layers) - fetched_before;  // also of packs that no start has asked for
+  result.fetched_bytes = fetched_bytes_of(streams) - fetched_before;  // also of packs that no start has asked for
   return result;
 }
 

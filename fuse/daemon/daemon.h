@@ -135,7 +135,7 @@ class Daemon {
   void start_prefetch(ImageMount& mount);
   void start_ahead(ImageMount& mount, const MountOptions& options);
   std::filesystem::path free_folder(const ServedImage& image, std::string_view suffix);
-  enum class Afterwards : std::uint8_t { kUnmount, kKeep };
+  enum class Afterwards : std::uint8_t { kUnmount, kKeep, kUnmountSoon };  // of the last two it is kept if it may be
   void end_use(std::filesystem::path mount, Afterwards afterwards);
   void end_use_of_lease(const std::filesystem::path& mount);
   void forget_index(const Digest& image);
@@ -163,7 +163,7 @@ class Daemon {
 
   // daemon_idle.cpp
   bool may_keep(const ImageMount& mount) const;
-  void begin_idle(ImageMount& mount);
+  void begin_idle(ImageMount& mount, std::chrono::seconds keep);
   bool end_if_idle(const std::filesystem::path& mount, std::string_view why);
   void end_all_idle(std::string_view why);
   void look_at_idle() noexcept;

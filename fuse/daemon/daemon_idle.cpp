@@ -1,5 +1,7 @@
 // Mounts that nobody uses and that are kept for the next session. They hold nobody up: an end, a removal or a full
 // store takes them at once.
+#include <algorithm>
+
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "fuse/daemon/daemon.h"
@@ -13,14 +15,14 @@ bool Daemon::may_keep(const ImageMount& mount) const {
   return mount.shared && options_.keep_mounted.count() > 0 && !draining_ && !stopping_.cancelled();
 }
 
-void Daemon::begin_idle(ImageMount& mount) {
-  if (!mount.idle_since) images_.set_idle(mount, std::chrono::steady_clock::now());
+void Daemon::begin_idle(ImageMount& mount, std::chrono::seconds keep) {
+  const auto since = std::chrono::steady_clock::now() - (options_.keep_mounted - keep);
+  images_.set_idle(mount, std::min(since, mount.idle_since.value_or(since)));
   end_fill(mount);
   images_.set_fill(mount, false);
   images_.set_missing_at_first(mount, std::nullopt);
   images_.set_prefetch(mount, nullptr);  // nobody waits for it; the next session begins it again
-  log::info("nobody uses {} any more; it stays mounted for at most {} s", mount.dir.string(),
-            options_.keep_mounted.count());
+  log::info("nobody uses {} any more; it stays mounted for at most {} s", mount.dir.string(), keep.count());
 }
 
 bool Daemon::end_if_idle(const fs::path& dir, std::string_view why) {

@@ -249,14 +249,7 @@ void Daemon::drop_unused_mounts() {
   std::vector<fs::path> mounts;
   images_.for_each([&](const ImageMount& mount) { mounts.push_back(mount.dir); });
   const std::lock_guard guard(changing_);
-  for (const auto& dir : mounts) {
-    auto& mount = *images_.find(dir);
-    if (images_.has_name(dir) || leases_.any(dir)) continue;
-    if (may_keep(mount))
-      begin_idle(mount);
-    else
-      images_.set_idle(mount, std::chrono::steady_clock::now() - options_.keep_mounted);
-  }
+  for (const auto& mount : mounts) end_use(mount, Afterwards::kUnmountSoon);
 }
 
 // It is worth nothing without the descriptors, and those do not outlive the machine.

@@ -81,6 +81,12 @@ std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
   return layers;
 }
 
+std::uint64_t fetched_bytes_of(const std::vector<std::shared_ptr<LayerStream>>& streams) {
+  std::uint64_t bytes = 0;
+  for (const auto& stream : streams) bytes += stream->stats().fetched_bytes;
+  return bytes;
+}
+
 void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace) {
   std::vector<PulledRanges> wanted;
   for (const auto& layer : layers) wanted.push_back({.stream = layer.stream, .ranges = wanted_of(layer)});

@@ -21,6 +21,9 @@ struct PulledLayer {
 // All layers of an image, without what is cold or with it.
 std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold);
 
+// That the streams, each named once, have fetched since they were opened.
+std::uint64_t fetched_bytes_of(const std::vector<std::shared_ptr<LayerStream>>& streams);
+
 // How a pull shares the link.
 struct PullPace {
   std::uint64_t piece_bytes = 8 << 20;  // stream side; spans of neighbours become one request below

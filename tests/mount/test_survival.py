@@ -310,9 +310,11 @@ def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
     """The last user went with the daemon, and the kernel's unmount waits for read-ahead that a silent source has: the next daemon serves others meanwhile."""
     with Machine(work) as varve:
         place = varve.mount(source.reference, mode)
-        before, keeper, record = varve.daemon_pid(), keeper_pid(varve), varve.root / "run/handover.json"
+        varve.run("unmount", place, check=True)  # what a mount must load is here
         source.open.clear(), source.asked.clear()
         try:
+            varve.run("mount", "--fill", "--mode", mode, source.reference, place, check=True)
+            before, keeper, record = varve.daemon_pid(), keeper_pid(varve), varve.root / "run/handover.json"
             reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
             expect(source.asked.wait(60), "the reader waits for the source")
             reader.kill(), reader.wait(60)
@@ -320,12 +322,13 @@ def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
             os.kill(before, signal.SIGKILL)
             wait_for("the end of the daemon", lambda: not is_running(before), AT_ONCE_SECONDS)
             left = json.loads(record.read_text())
-            expect([name["dir"] for name in left["names"]] == [str(place)], left)
+            expect([name["dir"] for name in left["names"]] == [str(place)] and [mount["fill"] for mount in left["mounts"]] == [True], left)
             record.write_text(json.dumps({**left, "names": []}))
             expect(ctypes.CDLL(None).umount2(str(place).encode(), 0) == 0, "as far as an unmount has come then (umount(8) asks the file system)")
             (orphan := varve.root / "run/images" / ("0" * 64)).mkdir()  # at which it would have mounted an image
             os.kill(keeper, signal.SIGCONT)
             wait_for("the next daemon", lambda: (pid := varve.daemon_pid()) and pid != before, AT_ONCE_SECONDS)
+            expect(varve.json("status")["pulls"] == [], "nothing is fetched for nobody")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(keeper, signal.SIGCONT)
