@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const auto document = varve::fuse::parse_cdi(text, yaml, "spec");
       for (const auto& mount : document.common.mounts)
         if (!mount.container_path.starts_with('/') || !mount.host_path.starts_with('/')) std::abort();
-    } catch (const varve::CorruptData&) {
+    } catch (const varve::Error&) {
     }
   }
   return 0;

@@ -24,7 +24,7 @@ void PackSource::note_failure(const std::exception_ptr& error) {
 
 ImagePacks::ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers,
                        OpenPack open, KeepPack keep)
-    : packs_(packs), open_(std::move(open)), keep_(std::move(keep)) {
+    : open_(std::move(open)), keep_(std::move(keep)) {
   for (const auto& digest : packs.layers) {
     const auto stream = std::ranges::find(layers, digest, [](const auto& layer) { return layer->map().layer_digest; });
     if (stream == layers.end())

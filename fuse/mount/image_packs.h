@@ -116,10 +116,9 @@ class ImagePacks {
   bool bring_next(Bringing& bringing, PiecesUnderWay& under_way);
   bool is_in_layers(const Group& group, ByteRange pack_range) const;
 
-  const index::StartPacks& packs_;
   const OpenPack open_;
   const KeepPack keep_;
-  std::vector<LayerStream*> layer_streams_;  // by number in packs_.layers
+  std::vector<LayerStream*> layer_streams_;  // by number in the list of packs
   std::unordered_map<const LayerStream*, Layer> layers_;
   std::deque<Group> groups_;
   std::atomic<bool> enabled_ = false;

@@ -69,7 +69,7 @@ class CdiRegistry {
   std::vector<std::string> problems_;
 };
 
-// One document. `yaml`: else JSON. Throws CorruptData naming `what` and the field.
+// One document. `yaml`: else JSON. Throws CorruptData naming `what` and the field, Unsupported beyond the limits.
 struct CdiDocument {
   std::string kind;  // "nvidia.com/gpu"
   CdiEdits common;
