@@ -204,7 +204,7 @@ ImageMount& Daemon::add_mount(std::unique_ptr<ImageMount> mount, const std::shar
 // Named by the image; where the same image is mounted by another index already, by that, too.
 fs::path Daemon::free_folder(const ServedImage& image, std::string_view suffix) {
   const auto dir = options_.paths.images_dir() / (image.digest().hex() + std::string(suffix));
-  if (images_.find(dir) == nullptr) return dir;
+  if (!images_.is_taken(dir)) return dir;
   return options_.paths.images_dir() /
          fmt::format("{}-{}{}", image.digest().hex(), image.index_digest().hex().substr(0, 16), suffix);
 }
@@ -286,7 +286,8 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   refuse_if_mounted(dir);
   const MountPoint place(dir);
   const auto [image, loaded_bytes] = open(spec);
-  const std::lock_guard guard(changing_);
+  Change change(*this);
+  change.wait_until_unmounted(*image);
   refuse_if_stopping();
   drop_vanished_mounts();
   refuse_if_mounted(dir);
@@ -325,7 +326,8 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
                               std::vector<LeaseTable::Lease>& leases) {
   const Stopwatch watch;
   const auto [image, loaded_bytes] = open(spec);
-  const std::lock_guard guard(changing_);
+  Change change(*this);
+  change.wait_until_unmounted(*image);
   refuse_if_stopping();
   drop_vanished_mounts();
   auto& mount = options.record ? recorded_mount(image, mode) : shared_mount(image, mode);
@@ -351,7 +353,7 @@ std::shared_ptr<ReadRecorder> Daemon::recorder_of(const LeaseTable::Lease& lease
 }
 
 void Daemon::end_use_of_lease(const fs::path& mount) {
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   end_use(mount, Afterwards::kKeep);
 }
 
@@ -368,8 +370,7 @@ void Daemon::end_use(fs::path dir, Afterwards afterwards) {
     } else {
       end_fill(*mount);
       log::info("unmounting {}", dir.string());
-      images_.remove(dir);
-      streams_->close_unused();
+      end_mount(dir);
     }
   }
   write_record();
@@ -563,10 +564,8 @@ void Daemon::forget_index(const Digest& image) {
   }
 }
 
-// Under the lock nothing is mounted meanwhile. What is only being opened has its streams open, which stay.
-RemovedImage Daemon::remove_image(const Digest& image) {
-  const std::lock_guard guard(changing_);
-  refuse_if_stopping();
+// Throws if somebody uses it. True if it was mounted for nobody.
+bool Daemon::end_unused_mounts(const Digest& image) {
   const auto names = images_.names();
   std::vector<std::string> places;
   std::vector<fs::path> idle;
@@ -580,9 +579,23 @@ RemovedImage Daemon::remove_image(const Digest& image) {
   });
   if (!places.empty()) fail<Error>("it is mounted {}: end that first", joined(places));
   for (const auto& mount : idle) end_if_idle(mount, "its image is removed");
-  write_record();
+  return !idle.empty();
+}
+
+RemovedImage Daemon::remove_image(const Digest& image) {
+  std::chrono::seconds last_reads{0};
+  for (; true; last_reads = kLastReads) {
+    Change change(*this);
+    change.wait_until_unmounted([&](const ServedImage& ending) { return ending.digest() == image; });
+    refuse_if_stopping();
+    if (!end_unused_mounts(image)) return remove_unmounted(image, last_reads);
+  }
+}
+
+// While nothing is mounted. What is only being opened has its streams open, which stay.
+RemovedImage Daemon::remove_unmounted(const Digest& image, std::chrono::seconds last_reads) {
   RemovedImage removed;
-  const auto patience = std::chrono::steady_clock::now() + (idle.empty() ? std::chrono::seconds(0) : kLastReads);
+  const auto patience = std::chrono::steady_clock::now() + last_reads;
   for (const auto& layer : layers_of_its_own(opened_, *local_, image)) {
     auto freed = streams_->remove(layer);
     for (; !freed && std::chrono::steady_clock::now() < patience; freed = streams_->remove(layer))

@@ -3,6 +3,7 @@
 // and verifies what they are made of. What it has: image_table.h, lease_table.h, background_pulls.h.
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -123,6 +124,23 @@ class Daemon {
     std::shared_ptr<ServedImage> image;
     std::uint64_t loaded_bytes = 0;  // fetched for it now
   };
+  // One change at a time of what is mounted. What came to its end meanwhile is unmounted by the thread that ended it,
+  // after the change: the kernel may wait there, as long as a source is silent, for reads ahead of that image.
+  class Change {
+   public:
+    explicit Change(Daemon& daemon) : daemon_(daemon), lock_(daemon.changing_) {}
+    ~Change();
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+    // Until nothing that fits is being unmounted any more. Lets others change something meanwhile.
+    void wait_until_unmounted(const std::function<bool(const ServedImage&)>& fits);
+    // The record for the next daemon knows one mount of a tree.
+    void wait_until_unmounted(const ServedImage& image);
+
+   private:
+    Daemon& daemon_;
+    std::unique_lock<std::mutex> lock_;
+  };
   std::optional<Opened> open_named_by_digest(const ImageSpec& spec);
   Opened open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place);
   Opened serve(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen);
@@ -138,6 +156,8 @@ class Daemon {
   enum class Afterwards : std::uint8_t { kUnmount, kKeep, kUnmountSoon };  // of the last two it is kept if it may be
   void end_use(std::filesystem::path mount, Afterwards afterwards);
   void end_use_of_lease(const std::filesystem::path& mount);
+  bool end_unused_mounts(const Digest& image);
+  RemovedImage remove_unmounted(const Digest& image, std::chrono::seconds last_reads);
   void forget_index(const Digest& image);
   ImageStats stats_of(const ServedImage& image);
   ImageSpec watched(ImageSpec spec) const;
@@ -170,6 +190,8 @@ class Daemon {
   bool store_is_crowded(IdleTime now);
 
   // daemon_end.cpp
+  void end_mount(const std::filesystem::path& dir);
+  std::unique_lock<std::mutex> when_nothing_ends();
   void drop_vanished_mounts();
   bool restore_shared(const ImageMount& mount, const std::vector<MountEntry>& table);
   std::vector<MountUse> uses();
@@ -203,7 +225,10 @@ class Daemon {
   const std::unique_ptr<LayerStreams> streams_;
   ChannelList channels_;
   const std::shared_ptr<KeptConnections> kept_;
-  std::mutex changing_;  // one mount or unmount at a time; held over mount(2), never over the network
+  std::mutex changing_;                // see Change; held over mount(2), never over the network
+  std::vector<ImageMount*> ended_;     // by the change under way
+  std::size_t unmounting_ = 0;         // changes whose mounts are being unmounted; under changing_
+  std::condition_variable unmounted_;  // one less
   std::weak_ptr<BlobMount> blobs_;
   std::uint64_t recordings_ = 0;  // made so far; under changing_
   CancelFlag stopping_;

@@ -32,6 +32,38 @@ bool is_covered(const fs::path& dir, const MountEntry& ours) {
 
 }  // namespace
 
+void Daemon::end_mount(const fs::path& dir) {
+  if (auto* mount = images_.begin_to_end(dir)) ended_.push_back(mount);
+}
+
+Daemon::Change::~Change() {
+  const auto ended = std::exchange(daemon_.ended_, {});
+  if (ended.empty()) return;
+  ++daemon_.unmounting_;
+  lock_.unlock();
+  for (auto* mount : ended) mount->unmount();
+  lock_.lock();
+  for (const auto* mount : ended) daemon_.images_.remove_ending(*mount);
+  daemon_.streams_->close_unused();
+  daemon_.write_record();
+  --daemon_.unmounting_;
+  daemon_.unmounted_.notify_all();
+}
+
+void Daemon::Change::wait_until_unmounted(const std::function<bool(const ServedImage&)>& fits) {
+  daemon_.unmounted_.wait(lock_, [&] { return !daemon_.images_.is_any_ending(fits); });
+}
+
+void Daemon::Change::wait_until_unmounted(const ServedImage& image) {
+  wait_until_unmounted([&](const ServedImage& ending) { return ending.tree_name() == image.tree_name(); });
+}
+
+std::unique_lock<std::mutex> Daemon::when_nothing_ends() {
+  std::unique_lock lock(changing_);
+  unmounted_.wait(lock, [this] { return unmounting_ == 0; });
+  return lock;
+}
+
 void Daemon::unmount_name(const HandoverName& name, bool detach) {
   const auto* mount = images_.find(name.mount);
   if (mount != nullptr && is_covered(name.dir, mount->entry))
@@ -44,7 +76,7 @@ void Daemon::unmount_name(const HandoverName& name, bool detach) {
 }
 
 void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   drop_vanished_mounts();
   // Not canonical(): that would look into a mount which may hang.
   const auto dir = wanted_dir.lexically_normal();
@@ -60,7 +92,7 @@ void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
 }
 
 void Daemon::notice_unmounts() {
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   drop_vanished_mounts();
 }
 
@@ -151,7 +183,7 @@ std::vector<MountUse> Daemon::unmount_what_is_free() {
 }
 
 StopResult Daemon::begin_stop() {
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   drop_vanished_mounts();
   if (stopping_.cancelled()) return {.in_use = uses()};  // of sessions that are being ended
   StopResult result{.in_use = uses()};
@@ -162,7 +194,7 @@ StopResult Daemon::begin_stop() {
 
 void Daemon::end_sessions(std::chrono::milliseconds grace) {
   {
-    const std::lock_guard guard(changing_);
+    const Change change(*this);
     stopping_.cancel();  // no lease comes after those that are asked to end
   }
   end_processes(leases_.holders(), grace);
@@ -188,7 +220,7 @@ void Daemon::stop() {
   proofs_.stop();
   contents_.stop();
   {
-    const std::lock_guard guard(changing_);
+    const auto lock = when_nothing_ends();
     unmount_everything();
   }
   pulls_.stop();

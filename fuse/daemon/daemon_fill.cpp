@@ -53,7 +53,7 @@ void Daemon::look_at_reads() noexcept try {
     return !most_is_read(one.missing_at_first, missing_bytes(one.image->stats()), room);
   });
   if (used.empty()) return;
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   if (draining_ || stopping_.cancelled()) return;
   for (const auto& one : used) {
     auto* mount = images_.find(one.dir);

@@ -137,7 +137,7 @@ std::optional<HeldTree> Daemon::held_already(const std::string& name, const Dige
 HeldTree Daemon::hold(const std::string& name, const ImageSpec& spec, std::uint32_t layers, MountMode mode) {
   check_hold_name(name);
   if (const auto digest = oci::Reference::parse(spec.reference).digest) {
-    const std::lock_guard guard(changing_);
+    const Change change(*this);
     refuse_if_stopping();
     drop_vanished_mounts();
     const auto dir = leases_.held_at(name);
@@ -145,7 +145,8 @@ HeldTree Daemon::hold(const std::string& name, const ImageSpec& spec, std::uint3
     if (mount != nullptr && is_tree(mount->mounted->image(), *digest, layers)) return held_tree(name, *mount);
   }
   const auto tree = tree_of(open_as_kept_or_now(spec).image, layers);
-  const std::lock_guard guard(changing_);
+  Change change(*this);
+  change.wait_until_unmounted(*tree);
   refuse_if_stopping();
   drop_vanished_mounts();
   if (auto held = held_already(name, tree->digest(), layers)) return std::move(*held);
@@ -169,7 +170,7 @@ void Daemon::release(const std::string& name) {
 
 std::vector<HeldTree> Daemon::held() {
   std::vector<HeldTree> trees;
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   for (const auto& [name, dir] : leases_.holds())
     if (const auto* mount = images_.find(dir)) trees.push_back(held_tree(name, *mount));
   return trees;

@@ -29,8 +29,7 @@ bool Daemon::end_if_idle(const fs::path& dir, std::string_view why) {
   const auto* mount = images_.find(dir);
   if (mount == nullptr || !mount->idle_since) return false;
   log::info("unmounting {}, which nobody uses: {}", dir.string(), why);
-  images_.remove(dir);
-  streams_->close_unused();
+  end_mount(dir);
   return true;
 }
 
@@ -65,7 +64,7 @@ void Daemon::look_at_idle() noexcept try {
   const auto why = memory  ? "processes wait for memory"
                    : store ? "the store is full"
                            : "for as long as it was to be kept";
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   bool ended = false;
   for (const auto& mount : ending) ended = end_if_idle(mount, why) || ended;
   if (ended) write_record();
@@ -75,7 +74,7 @@ void Daemon::look_at_idle() noexcept try {
 
 void Daemon::drain() {
   draining_ = true;
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   end_all_idle("the daemon is to end");
 }
 

@@ -248,7 +248,7 @@ void Daemon::remove_free_folders() {
 void Daemon::drop_unused_mounts() {
   std::vector<fs::path> mounts;
   images_.for_each([&](const ImageMount& mount) { mounts.push_back(mount.dir); });
-  const std::lock_guard guard(changing_);
+  const Change change(*this);
   for (const auto& mount : mounts) end_use(mount, Afterwards::kUnmountSoon);
 }
 
@@ -286,7 +286,7 @@ void Daemon::check_leave(HandoverFormats formats) const {
 }
 
 std::unique_lock<std::mutex> Daemon::hand_over() {
-  std::unique_lock guard(changing_);
+  auto guard = when_nothing_ends();
   refuse_if_stopping();
   write_record();
   // A process of theirs that outlives this program would be nobody's.

@@ -4,8 +4,24 @@
 #include <utility>
 
 namespace varve::fuse {
+namespace {
 
 namespace fs = std::filesystem;
+
+std::unique_ptr<ImageMount> take_at(std::vector<std::unique_ptr<ImageMount>>& mounts, const fs::path& dir) {
+  const auto found = std::ranges::find(mounts, dir, [](const auto& mount) { return mount->dir; });
+  if (found == mounts.end()) return nullptr;
+  auto mount = std::move(*found);
+  mounts.erase(found);
+  return mount;
+}
+
+}  // namespace
+
+void ImageMount::unmount() noexcept {
+  prefetch.reset();
+  mounted->end();
+}
 
 ImageMount::~ImageMount() {
   prefetch.reset();
@@ -76,17 +92,35 @@ std::uint64_t ImageTable::prefetched_bytes(const Digest& image) {
 }
 
 std::unique_ptr<ImageMount> ImageTable::remove(const fs::path& dir) {
-  return state_.with([&](State& state) -> std::unique_ptr<ImageMount> {
-    const auto found = std::ranges::find(state.mounts, dir, [](const auto& mount) { return mount->dir; });
-    if (found == state.mounts.end()) return nullptr;
-    auto mount = std::move(*found);
-    state.mounts.erase(found);
-    return mount;
-  });
+  return state_.with([&](State& state) { return take_at(state.mounts, dir); });
 }
 
 std::vector<std::unique_ptr<ImageMount>> ImageTable::remove_all() {
   return state_.with([](State& state) { return std::exchange(state.mounts, {}); });
+}
+
+ImageMount* ImageTable::begin_to_end(const fs::path& dir) {
+  return state_.with([&](State& state) -> ImageMount* {
+    auto mount = take_at(state.mounts, dir);
+    return mount ? state.ending.emplace_back(std::move(mount)).get() : nullptr;
+  });
+}
+
+std::unique_ptr<ImageMount> ImageTable::remove_ending(const ImageMount& mount) {
+  return state_.with([&](State& state) { return take_at(state.ending, mount.dir); });
+}
+
+bool ImageTable::is_any_ending(const std::function<bool(const ServedImage&)>& fits) {
+  return state_.with([&](State& state) {
+    return std::ranges::any_of(state.ending, [&](const auto& mount) { return fits(mount->mounted->image()); });
+  });
+}
+
+bool ImageTable::is_taken(const fs::path& dir) {
+  const auto is_at = [&](const auto& mount) { return mount->dir == dir; };
+  return state_.with([&](State& state) {
+    return std::ranges::any_of(state.mounts, is_at) || std::ranges::any_of(state.ending, is_at);
+  });
 }
 
 void ImageTable::set_name(const HandoverName& name) {
@@ -120,15 +154,16 @@ bool ImageTable::has_name(const fs::path& mount) {
 
 void ImageTable::write_to(Handover& record) {
   state_.with([&](State& state) {
-    for (const auto& mount : state.mounts)
-      record.mounts.push_back({.dir = mount->dir,
-                               .index = mount->mounted->image().tree_name(),
-                               .connection = mount->mounted->connection(),
-                               .mode = mount->mounted->mode(),
-                               .why = mount->why,
-                               .shared = mount->shared,
-                               .fill = mount->fill,
-                               .idle_since = mount->idle_since});
+    for (const auto* mounts : {&state.mounts, &state.ending})
+      for (const auto& mount : *mounts)
+        record.mounts.push_back({.dir = mount->dir,
+                                 .index = mount->mounted->image().tree_name(),
+                                 .connection = mount->mounted->connection(),
+                                 .mode = mount->mounted->mode(),
+                                 .why = mount->why,
+                                 .shared = mount->shared,
+                                 .fill = mount->fill,
+                                 .idle_since = mount->idle_since});
   });
   record.names = names();
 }

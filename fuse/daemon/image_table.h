@@ -36,6 +36,9 @@ struct ImageMount {
     return entry.dir.empty() || is_mounted_at(table, folder, entry);
   }
 
+  // The kernel may wait there for reads under way. What is busy is detached. The rest goes with the object.
+  void unmount() noexcept;
+
   ImageMount() = default;
   ~ImageMount();
   ImageMount(const ImageMount&) = delete;
@@ -64,6 +67,13 @@ class ImageTable {
   // To be taken down by the caller, without the lock; null if it is not there.
   std::unique_ptr<ImageMount> remove(const std::filesystem::path& dir);
   std::vector<std::unique_ptr<ImageMount>> remove_all();
+  // From now on only a daemon that comes after us finds it, which may have to go on with it; it stays until
+  // remove_ending(), and its folder is taken. Null if it is not there.
+  ImageMount* begin_to_end(const std::filesystem::path& dir);
+  std::unique_ptr<ImageMount> remove_ending(const ImageMount& mount);
+  bool is_any_ending(const std::function<bool(const ServedImage&)>& fits);
+  // By one that is ending, too.
+  bool is_taken(const std::filesystem::path& dir);
 
   // Adds the folder of a user, or changes what is known of it.
   void set_name(const HandoverName& name);
@@ -79,6 +89,7 @@ class ImageTable {
  private:
   struct State {
     std::vector<std::unique_ptr<ImageMount>> mounts;  // each at a folder of its own
+    std::vector<std::unique_ptr<ImageMount>> ending;
     std::map<std::filesystem::path, HandoverName> names;
   };
   Guarded<State> state_;

@@ -29,6 +29,20 @@ TEST(ImageTable, FindsAMountByItsFolderUntilItIsRemoved) {
   EXPECT_EQ(images.find_if([](const ImageMount&) { return true; }), nullptr);
 }
 
+TEST(ImageTable, NobodyFindsAMountThatEndsButItsFolderIsTaken) {
+  ImageTable images;
+  auto& first = images.add(mount_at("/run/a"));
+  EXPECT_EQ(images.begin_to_end("/run/a"), &first);
+  EXPECT_EQ(images.begin_to_end("/run/a"), nullptr) << "once";
+  EXPECT_EQ(images.find("/run/a"), nullptr);
+  EXPECT_EQ(images.remove("/run/a"), nullptr);
+  EXPECT_TRUE(images.remove_all().empty()) << "whoever ends it has it";
+  EXPECT_TRUE(images.is_taken("/run/a"));
+  EXPECT_FALSE(images.is_taken("/run/b"));
+  EXPECT_EQ(images.remove_ending(first).get(), &first);
+  EXPECT_FALSE(images.is_taken("/run/a"));
+}
+
 TEST(ImageTable, AMountHasANameAsLongAsAFolderShowsIt) {
   ImageTable images;
   images.add(mount_at("/run/a"));

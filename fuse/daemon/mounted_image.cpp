@@ -234,9 +234,11 @@ void MountedImage::note_unmounted() {
   mounted_ = false;
 }
 
-MountedImage::~MountedImage() {
+void MountedImage::end() noexcept {
   if (mounted_) unmount_or_detach(dir_, [this](bool detach) { unmount(detach); });
 }
+
+MountedImage::~MountedImage() { end(); }
 
 void MountedImage::unmount(bool detach) {
   if (!mounted_) return;

@@ -97,6 +97,8 @@ class MountedImage {
 
   // Throws std::system_error(EBUSY) if somebody is in it and not `detach`.
   void unmount(bool detach);
+  // The same, but what is busy is detached.
+  void end() noexcept;
   // Somebody else has unmounted it: its folder, and what may be there now, is left alone.
   void note_unmounted();
 

@@ -30,6 +30,13 @@ class Library:
             expect(len(file.read(1)) == 1, "a byte")
 
 
+def wait_for_pages(varve, what, path):
+    try:
+        wait_for(what, lambda: all(cached(path)))
+    except AssertionError as late:
+        raise AssertionError(f"{late}: of {path} there are {cached(path)}\n{(varve.root / 'daemon.log').read_text()[-3000:]}") from None
+
+
 def children_of(pid):
     children = []
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -43,7 +50,7 @@ def a_start_finds_its_pages(varve, image, mode):
         upper, base = Library(folder, "upperlib"), Library(folder, "baselib")
         expect(not any(cached(upper.compiled)), "nothing is read because an image is mounted")
         upper.begin()
-        wait_for(f"{mode}: a byte of the trigger brings all that the start reads", lambda: all(cached(upper.compiled)))
+        wait_for_pages(varve, f"{mode}: a byte of the trigger brings all that the start reads", upper.compiled)
         expect(not any(cached(base.compiled)) and not any(cached(upper.source)), f"{mode}: no other start's, and nothing that a start does not read")
         expect(upper.compiled.read_bytes()[16:] == (varve.work / "upperlib.pyc").read_bytes()[16:], f"{mode}: the bytes are right")
         daemon = varve.daemon_pid()
@@ -54,7 +61,7 @@ def a_start_finds_its_pages(varve, image, mode):
         if any(cached(upper.compiled)):
             return  # the kernel mode's mount was kept
         upper.begin()
-        wait_for(f"{mode}: the same from the store", lambda: all(cached(upper.compiled)))
+        wait_for_pages(varve, f"{mode}: the same from the store", upper.compiled)
 
 
 def nobody_who_declines_packs_gets_pages(varve, image, mode):
@@ -86,7 +93,7 @@ def a_crash_leaves_no_process(varve, image, mode):
         upper, base = Library(folder, "upperlib"), Library(folder, "baselib")
         expect(upper.compiled.read_bytes()[16:] == (varve.work / "upperlib.pyc").read_bytes()[16:], "right bytes after a crash")
         base.begin()
-        wait_for("starts find their pages", lambda: all(cached(base.compiled)))
+        wait_for_pages(varve, "starts find their pages", base.compiled)
 
 
 def another_program_finds_no_process(varve, image, mode):

@@ -2,9 +2,11 @@
 import concurrent.futures, contextlib, ctypes, errno, fcntl, hashlib, json, os, random, shlex, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
 
+import layouts
 from images import image_with_many_names, Source
 from machine import expect, keeper_pid, Machine, mount_lines, wait_for
 from program import end_all_in, is_running, modes, need_fuse, need_root, processes_of, Varve, work_folder
+from tars import Tar
 
 KILLS = 10
 UNMOUNTS = 12
@@ -338,6 +340,43 @@ def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
         varve.mounts.clear()
 
 
+def an_unmount_that_waits_holds_nobody_up(work, source, contents, mode):
+    """The kernel's unmount waits for read-ahead that a silent source has: other images are mounted and unmounted meanwhile, the same one after it, and another program takes over when it may."""
+    other = f"oci:{work / 'other'}:latest"
+    with Machine(work) as varve:
+        place, elsewhere = varve.mount(source.reference, mode), varve.work / "elsewhere"
+        elsewhere.mkdir()
+        daemon = varve.daemon_pid()
+        source.open.clear(), source.asked.clear()
+        begin = lambda *words: subprocess.Popen([varve.binary, *words], env=varve.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        under_way = []
+        try:
+            reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
+            expect(source.asked.wait(60), "the reader waits for the source")
+            reader.kill(), reader.wait(60)
+            under_way.append(begin("unmount", place))
+            if mode == "kernel":
+                wait_for("the kernel's unmount", lambda: waits_to_unmount(daemon))
+            second = varve.work / "second"
+            for _ in range(3):
+                varve.run("mount", "--mkdir", "--mode", mode, other, second, check=True, timeout=AT_ONCE_SECONDS)
+                expect((second / "file").read_bytes() == b"of another image\n", "the other image")
+                varve.run("unmount", second, check=True, timeout=AT_ONCE_SECONDS)
+            expect(not os.path.ismount(place), "the one that is being unmounted is out of sight")
+            expect(mode != "kernel" or (under_way[0].poll() is None and waits_to_unmount(daemon)), "it still waits")
+            under_way.append(begin("mount", "--mode", mode, source.reference, elsewhere))
+            under_way.append(begin("daemon", "--replace"))
+            time.sleep(0.2)
+            expect(mode != "kernel" or all(command.poll() is None for command in under_way), "the same image, and another program, after it")
+        finally:
+            source.open.set()
+            ends = [(command.communicate(timeout=60)[0].decode(), command.returncode) for command in under_way]
+        expect([code for _, code in ends] == [0, 0, 0], ends)
+        varve.mounts[:] = [str(elsewhere)]
+        expect((elsewhere / "data/large").read_bytes() == contents["data/large"], "it is mounted again")
+        expect(sum(" erofs " in line for line in mount_lines(varve)) == (2 if mode == "kernel" else 0), mount_lines(varve))
+
+
 class ServiceManager:
     """Does what systemd does for a service with FileDescriptorStoreMax=: takes descriptors, and hands them to the next process."""
 
@@ -435,7 +474,8 @@ def systemd_keeps_the_connections(work, source, contents, mode):
 
 CHECKS = (killed_again_and_again, a_read_that_waits_is_answered_by_the_next_daemon, detached_but_open_is_served_on, the_image_may_be_gone, a_session_outlives_its_daemon,
           a_program_takes_the_place_of_the_daemon, a_keeper_that_dies_is_replaced, without_a_keeper_the_next_daemon_cleans_up, a_daemon_that_dies_too_often_is_given_up,
-          killed_while_it_mounts_and_unmounts, killed_while_the_kernel_unmounts, what_nobody_uses_any_more_holds_nobody_up, systemd_keeps_the_connections)
+          killed_while_it_mounts_and_unmounts, killed_while_the_kernel_unmounts, what_nobody_uses_any_more_holds_nobody_up, an_unmount_that_waits_holds_nobody_up,
+          systemd_keeps_the_connections)
 
 
 def check_mode(work, layout, contents, mode, only):
@@ -453,7 +493,9 @@ def main():
     only = sys.argv[1:]
     with work_folder() as work:
         image, contents = image_with_many_names(work / "image")
-        Varve(work / "indexer").run("index", image, check=True)
+        other = layouts.gzip_image(work / "other", [Tar().file("file", b"of another image\n").bytes()], "latest")
+        for one in (image, other):
+            Varve(work / "indexer").run("index", one, check=True)
         # Both at once: most of it is waiting for daemons that start again, each mode's own.
         with concurrent.futures.ThreadPoolExecutor() as pool:
             for done in [pool.submit(check_mode, work, work / "image", contents, mode, only) for mode in modes()]:
