@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
+#include "core/base/utf8.h"
 
 namespace varve {
 namespace {
@@ -21,17 +22,23 @@ class YamlToJson {
       }
       case YAML::NodeType::Map: {
         auto object = nlohmann::json::object();
-        for (const auto& pair : node) object[pair.first.Scalar()] = convert(pair.second, depth + 1);
+        for (const auto& pair : node) object[text_of(pair.first)] = convert(pair.second, depth + 1);
         return object;
       }
       case YAML::NodeType::Scalar:
-        return node.Scalar();
+        return text_of(node);
       default:
         return nullptr;
     }
   }
 
  private:
+  // The library takes any bytes; JSON is written of no others than these.
+  const std::string& text_of(const YAML::Node& node) const {
+    if (!is_utf8(node.Scalar())) fail<CorruptData>("{}:{}: holds text that is no UTF-8", what_, node.Mark().line + 1);
+    return node.Scalar();
+  }
+
   std::string_view what_;
   YamlLimits limits_;
   std::size_t values_ = 0;

@@ -13,7 +13,7 @@ struct YamlLimits {
 };
 
 // Every scalar is a string, as only whoever reads it knows what is a number. Throws CorruptData "WHAT:LINE: why" for
-// text that is no YAML, or is beyond the limits.
+// text that is no YAML or no UTF-8, or is beyond the limits.
 JsonValue parse_yaml(std::string_view text, std::string_view what, const YamlLimits& limits = {});
 
 }  // namespace varve

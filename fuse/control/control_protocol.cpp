@@ -172,6 +172,7 @@ void to_json(json& to, MountMode mode) { to = to_string(mode); }
 void from_json(const json& from, MountMode& mode) { mode = parse_mount_mode(from.get<std::string>()); }
 
 ImageSpec read_image_spec(const JsonValue& from) {
+  refuse_odd_fractions(from.raw(), "image");  // in a record, too, which was no message
   auto spec = read_message<ImageSpec>(from);
   spec.registry.max_attempts = std::clamp(spec.registry.max_attempts, 1, 100);
   spec.registry.connect_timeout_ms = std::max(spec.registry.connect_timeout_ms, 1);

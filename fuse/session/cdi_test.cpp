@@ -110,8 +110,9 @@ TEST_F(CdiTest, ABrokenFileIsAProblemAndTheOthersCount) {
   write("etc/nvidia.yaml", kYaml);
   write("etc/broken.json", "{");
   write("run/deep.yaml", "a: " + std::string(1000, '['));
+  write("run/deep.json", std::string(1000, '['));
   const auto registry = read();
-  EXPECT_THAT(registry.problems(), SizeIs(2));
+  EXPECT_THAT(registry.problems(), SizeIs(3));
   EXPECT_THAT(registry.devices("nvidia.com/gpu"), SizeIs(2));
 }
 
@@ -147,6 +148,14 @@ TEST(ParseCdi, NamesTheFieldThatIsWrong) {
           "\"containerEdits.deviceNodes[0].permissions\" has letters");
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"additionalGids": [-1]}})",
           "\"containerEdits.additionalGids[0]\" is no number");
+}
+
+TEST(ParseCdi, WhatIsNoUtf8IsRefusedInYamlToo) {
+  for (const std::string_view edits : {"{env: [\"A=\xf9\"]}", "{additionalGids: [{a: \"\xf9\"}]}", "{\xf9: x}"})
+    EXPECT_THAT(
+        [&] { parse_cdi(fmt::format("cdiVersion: 0.5.0\nkind: a/b\ncontainerEdits: {}\n", edits), true, "x.yaml"); },
+        ThrowsMessage<CorruptData>(HasSubstr("x.yaml:3: holds text that is no UTF-8")))
+        << edits;
 }
 
 TEST(ParseCdi, AliasesOfYamlCannotGrowWithoutEnd) {
