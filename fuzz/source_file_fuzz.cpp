@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "analyzer/notebooks/source_file.h"
-#include "core/base/utf8.h"
+#include "fuzz/source_findings_check.h"
 
 namespace {
 
@@ -20,15 +20,6 @@ SourceOutcome read_file_in(FileKind kind, std::string_view first, std::string_vi
   return reader.finish([](std::string_view name) { return name == "os" ? Local::kPerhaps : Local::kNo; });
 }
 
-void check(const SourceOutcome& outcome) {
-  for (const auto& import : outcome.file.imports)
-    if (!varve::is_utf8(import.name) || !import.name.starts_with(import.module)) std::abort();
-  for (const auto& install : outcome.file.installs)
-    if (!varve::is_utf8(install.argument)) std::abort();
-  for (const auto& hint : outcome.file.hints)
-    if (!varve::is_utf8(hint.text)) std::abort();
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -40,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto cut = text.size() * (data[0] / std::size(kKinds)) / 64;
   const auto whole = read_file_in(kind, text, "");
   const auto in_two = read_file_in(kind, text.substr(0, cut), text.substr(cut));
-  check(whole);
+  check_texts(whole.file);
   if (whole.readable != in_two.readable || whole.bytes != in_two.bytes || whole.problems != in_two.problems ||
       whole.file.code_digest != in_two.file.code_digest || whole.file.imports.size() != in_two.file.imports.size())
     std::abort();

@@ -7,29 +7,43 @@
 #include "analyzer/notebooks/findings.h"
 #include "core/base/utf8.h"
 
+// In a file read whole, too, whose lines are those of its cells.
+template <typename Found>
+void check_texts(const Found& found) {
+  using varve::is_utf8;
+  for (const auto& import : found.imports)
+    if (import.name.empty() != import.unknown_name || !import.name.starts_with(import.module) || !is_utf8(import.name))
+      std::abort();
+  for (const auto& install : found.installs) {
+    if (install.tool.empty() || !is_utf8(install.argument)) std::abort();
+    if (install.argument.find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) std::abort();
+  }
+  for (const auto& backend : found.backends)
+    if (backend.module.empty() || backend.call.empty()) std::abort();
+  for (const auto& hint : found.hints)
+    if (hint.kind.empty() || hint.text.empty() || !is_utf8(hint.text)) std::abort();
+}
+
 inline void check_findings(const varve::notebooks::Findings& findings, std::string_view text) {
   using namespace varve::notebooks;
   const auto lines = static_cast<std::uint32_t>(std::count(text.begin(), text.end(), '\n') +
                                                 std::count(text.begin(), text.end(), '\r') + 1);
   const auto in_text = [&](std::uint32_t line) { return line >= 1 && line <= lines; };
   if (findings.imports.size() > kMaxFindings || findings.installs.size() > kMaxFindings) std::abort();
+  check_texts(findings);
   std::uint32_t last = 0;
   for (const auto& found : findings.imports) {
-    if (!in_text(found.line) || found.line < last || found.name.empty() != found.unknown_name) std::abort();
-    if (!found.name.starts_with(found.module) || !varve::is_utf8(found.name)) std::abort();
+    if (!in_text(found.line) || found.line < last) std::abort();
     last = found.line;
   }
-  for (const auto& found : findings.installs) {
-    if (!in_text(found.line) || found.tool.empty() || !varve::is_utf8(found.argument)) std::abort();
-    if (found.argument.find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) std::abort();
-  }
-  for (const auto& backend : findings.backends) {
-    if (!in_text(backend.line) || backend.module.empty() || backend.call.empty()) std::abort();
-  }
+  const auto check_lines = [&](const auto& list) {
+    for (const auto& found : list)
+      if (!in_text(found.line)) std::abort();
+  };
+  check_lines(findings.installs);
+  check_lines(findings.backends);
+  check_lines(findings.hints);
   for (const auto& library : findings.libraries) {
     if (library.empty() || library.find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) std::abort();
-  }
-  for (const auto& hint : findings.hints) {
-    if (!in_text(hint.line) || hint.kind.empty() || hint.text.empty() || !varve::is_utf8(hint.text)) std::abort();
   }
 }

@@ -184,7 +184,7 @@ class Daemon {
   // daemon_idle.cpp
   bool may_keep(const ImageMount& mount) const;
   void begin_idle(ImageMount& mount, std::chrono::seconds keep);
-  bool end_if_idle(const std::filesystem::path& mount, std::string_view why);
+  void end_if_idle(const std::filesystem::path& mount, std::string_view why);
   void end_all_idle(std::string_view why);
   void look_at_idle() noexcept;
   bool store_is_crowded(IdleTime now);

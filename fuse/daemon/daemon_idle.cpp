@@ -25,18 +25,15 @@ void Daemon::begin_idle(ImageMount& mount, std::chrono::seconds keep) {
   log::info("nobody uses {} any more; it stays mounted for at most {} s", mount.dir.string(), keep.count());
 }
 
-bool Daemon::end_if_idle(const fs::path& dir, std::string_view why) {
+void Daemon::end_if_idle(const fs::path& dir, std::string_view why) {
   const auto* mount = images_.find(dir);
-  if (mount == nullptr || !mount->idle_since) return false;
+  if (mount == nullptr || !mount->idle_since) return;
   log::info("unmounting {}, which nobody uses: {}", dir.string(), why);
   end_mount(dir);
-  return true;
 }
 
 void Daemon::end_all_idle(std::string_view why) {
-  bool ended = false;
-  for (const auto& idle : images_.idle()) ended = end_if_idle(idle.dir, why) || ended;
-  if (ended) write_record();
+  for (const auto& idle : images_.idle()) end_if_idle(idle.dir, why);
 }
 
 // What the kernel reads from files of the store cannot be evicted from it while it is mounted.
@@ -65,9 +62,7 @@ void Daemon::look_at_idle() noexcept try {
                    : store ? "the store is full"
                            : "for as long as it was to be kept";
   const Change change(*this);
-  bool ended = false;
-  for (const auto& mount : ending) ended = end_if_idle(mount, why) || ended;
-  if (ended) write_record();
+  for (const auto& mount : ending) end_if_idle(mount, why);
 } catch (const std::exception& error) {
   log::error("look at what nobody uses: {}", error.what());
 }
