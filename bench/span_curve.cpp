@@ -46,6 +46,8 @@ Policy parse_policy(const std::string& text) {
                                                      {"plain", &policy.spans.plain_span_price_bytes},
                                                      {"max", &policy.spans.max_stream_bytes},
                                                      {"gap", &policy.spans.min_gap_bytes},
+                                                     {"follower", &policy.spans.follower_stream_bytes},
+                                                     {"follower_price", &policy.spans.follower_price_bytes},
                                                      {"library", &policy.spans.library_likelihood},
                                                      {"bytecode", &policy.expect.bytecode},
                                                      {"script", &policy.expect.script},
@@ -189,6 +191,8 @@ std::uint64_t fetched_bytes(const std::vector<SpanStart>& starts, const SpanStar
     for (auto i = span_at(range.stream_range.offset); i <= span_at(range.stream_range.end() - 1); ++i)
       wanted[i].insert(range.path);
   }
+  for (auto& [i, paths] : std::map(wanted))  // and what is in front of them
+    for (auto before = i; starts[before].follows; --before) wanted[before - 1].insert(paths.begin(), paths.end());
   std::uint64_t bytes = 0;
   for (const auto& [i, paths] : wanted) {
     const auto length = (i + 1 < starts.size() ? starts[i + 1] : end).compressed_offset - starts[i].compressed_offset;
@@ -209,8 +213,8 @@ void print(const std::vector<std::unique_ptr<Cuts>>& layers, const std::vector<P
     std::uint64_t windows = 0;
     for (const auto& layer : layers) {
       spans += layer->starts[policy].size();
-      windows += std::uint64_t(
-          std::ranges::count_if(layer->starts[policy], [](const SpanStart& start) { return start.window_bytes != 0; }));
+      windows += std::uint64_t(std::ranges::count_if(
+          layer->starts[policy], [](const SpanStart& start) { return start.window_bytes != 0 && !start.follows; }));
     }
     const auto bytes = spans * kMapBytes + windows * kWindowBytes;
     fmt::print("{:40} spans {:6}  index {:5.1f} MB {:.3f} %", policies[policy].text, spans, double(bytes) / 1e6,

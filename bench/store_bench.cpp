@@ -223,11 +223,13 @@ class StoreBench {
            for (const auto& span : spans) digest_of(stream(span));
          }));
     show("both digests, window and decode", measure(RUSAGE_SELF, [&] {
-           for (const auto& span : spans) {
-             buffer.resize(span.stream_range.length);
-             index::decode_span(*layer_.map, span, compressed(span),
-                                ByteView(layer_.windows).subspan(span.window.offset, span.window.length), buffer,
-                                decoder);
+           for (std::size_t i = 0; i < spans.size(); ++i) {
+             buffer.resize(spans[i].stream_range.length);
+             const auto record = layer_.map->record_range(i);
+             index::decode_span(*layer_.map, i,
+                                {.compressed = compressed(spans[i]),
+                                 .record = ByteView(layer_.windows).subspan(record.offset, record.length)},
+                                buffer, decoder);
            }
          }));
     const auto file = open_file(dir_ / "written", O_RDWR | O_CREAT | O_TRUNC);

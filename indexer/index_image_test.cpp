@@ -131,21 +131,32 @@ TEST_F(IndexImageTest, LayersProveTheIndexThatWasMadeOfThem) {
   stored.repository = destination_;
   index::LocalIndex local(folder_ / "other");
   const auto loaded = index::load_index(local, stored);
-  const auto reader_of = [](const Bytes& tar) -> index::ReadStream {
-    return [&tar](std::uint64_t offset, std::span<std::byte> into) {
-      std::ranges::copy(ByteView(tar).subspan(offset, into.size()), into.begin());
-    };
+  std::vector<Bytes> windows;
+  for (const auto& layer : loaded.blobs.layers)
+    windows.push_back(layer.windows ? oci::read_whole_blob(*destination_, *layer.windows, 1 << 20) : Bytes());
+  const auto reader_of = [&](const Bytes& tar, std::size_t layer) -> index::ReadStream {
+    return {.read =
+                [&tar](std::uint64_t offset, std::span<std::byte> into) {
+                  std::ranges::copy(ByteView(tar).subspan(offset, into.size()), into.begin());
+                },
+            .digest_of_span =
+                [&, layer](std::size_t span) {
+                  const auto record = loaded.maps[layer]->record_range(span);
+                  return loaded.maps[layer]
+                      ->digests_of(span, ByteView(windows[layer]).subspan(record.offset, record.length))
+                      .stream;
+                }};
   };
   for (std::size_t i = 0; i < tars.size(); ++i)
-    EXPECT_EQ(index::disprove_layer(*loaded.maps[i], reader_of(tars[i])), "");
-  EXPECT_EQ(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(tars[layer]); }), "");
+    EXPECT_EQ(index::disprove_layer(*loaded.maps[i], reader_of(tars[i], i)), "");
+  EXPECT_EQ(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(tars[layer], layer); }), "");
   EXPECT_TRUE(index::must_be_equal(loaded));
 
   // A layer whose spans are what the map says, and which is another than the image names, refutes it.
   const auto renamed = tar_with(5'000, "b");
   auto lying = *loaded.maps[1];
   lying.diff_id = digest_of(renamed);
-  EXPECT_THAT(index::disprove_layer(lying, reader_of(tars[1])), HasSubstr(lying.layer_digest.to_string()));
+  EXPECT_THAT(index::disprove_layer(lying, reader_of(tars[1], 1)), HasSubstr(lying.layer_digest.to_string()));
   const auto others = image_of({noise_tar(1), renamed, noise_tar(3)});
   run(others, "others");
   auto others_stored = others;
@@ -153,18 +164,20 @@ TEST_F(IndexImageTest, LayersProveTheIndexThatWasMadeOfThem) {
   index::LocalIndex others_local(folder_ / "of others");
   auto of_others = index::load_index(others_local, others_stored);
   of_others.maps = loaded.maps;
-  EXPECT_NE(index::disprove_tree(of_others, others_stored, [&](std::size_t layer) { return reader_of(tars[layer]); }),
-            "");
+  EXPECT_NE(
+      index::disprove_tree(of_others, others_stored, [&](std::size_t layer) { return reader_of(tars[layer], layer); }),
+      "");
 
   // A disk that gives other bytes refutes nothing.
   auto flipped = tars[0];
   flipped[flipped.size() / 2] ^= std::byte(1);
-  EXPECT_THROW(index::disprove_layer(*loaded.maps[0], reader_of(flipped)), index::DamagedStream);
+  EXPECT_THROW(index::disprove_layer(*loaded.maps[0], reader_of(flipped, 0)), index::DamagedStream);
   auto no_tar = tars[1];
   no_tar[0] ^= std::byte(1);  // in the header of its first entry
-  EXPECT_THROW(index::disprove_tree(loaded, stored,
-                                    [&](std::size_t layer) { return reader_of(layer == 1 ? no_tar : tars[layer]); }),
-               index::DamagedStream);
+  EXPECT_THROW(
+      index::disprove_tree(loaded, stored,
+                           [&](std::size_t layer) { return reader_of(layer == 1 ? no_tar : tars[layer], layer); }),
+      index::DamagedStream);
 }
 
 // Who publishes an index vouches for all that it names.

@@ -195,22 +195,19 @@ class Pass {
   bool single_;
 };
 
-std::vector<index::Span> single_frame_spans(const std::vector<Digest>& pieces, std::uint64_t stream_bytes) {
-  std::vector<index::Span> spans(pieces.size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto offset = i * kSingleSpanBytes;
-    spans[i].stream_range = {.offset = offset, .length = std::min(kSingleSpanBytes, stream_bytes - offset)};
-    spans[i].stream_digest = pieces[i];
+void add_single_frame_spans(index::LayerMap& map, const std::vector<Digest>& pieces) {
+  for (const auto& piece : pieces) {
+    const auto offset = map.spans.size() * kSingleSpanBytes;
+    map.spans.emplace_back().stream_range = {.offset = offset,
+                                             .length = std::min(kSingleSpanBytes, map.stream_bytes - offset)};
+    map.digests.push_back({.compressed = {}, .stream = piece});
   }
-  return spans;
 }
 
 // Of a plain layer both sides are the same; the pass digests only one.
-void mirror_plain_spans(std::vector<index::Span>& spans) {
-  for (auto& span : spans) {
-    span.compressed_range = span.stream_range;
-    span.compressed_digest = span.stream_digest;
-  }
+void mirror_plain_spans(index::LayerMap& map) {
+  for (auto& span : map.spans) span.compressed_range = span.stream_range;
+  for (auto& both : map.digests) both.compressed = both.stream;
 }
 
 // Absent if the layer must be read again as a single frame. Without the layer's own digest.
@@ -230,14 +227,15 @@ std::optional<IndexedLayer> try_layer(const std::string& what, const BlobSource&
   map.compressed_bytes = decoded.compressed_bytes;
   map.stream_bytes = decoded.stream_bytes;
   if (is_single) {
-    map.spans = single_frame_spans(pass.stream().pieces, map.stream_bytes);
+    add_single_frame_spans(map, pass.stream().pieces);
   } else {
     map.spans = pass.spans().take_spans();
+    map.digests = pass.spans().take_digests();
     result.windows = pass.spans().take_windows();
   }
-  if (map.format == index::LayerFormat::kTar) mirror_plain_spans(map.spans);
-  map.windows_bytes = result.windows.size();
-  if (!result.windows.empty()) map.windows_digest = digest_of(result.windows);
+  if (map.format == index::LayerFormat::kTar) mirror_plain_spans(map);
+  if (map.format == index::LayerFormat::kGzip || map.format == index::LayerFormat::kEstargz)
+    index::move_digests_to_windows(map, result.windows);
   result.entries.entries = pass.entries().take_entries();
   result.entries.has_elf_facts = true;
   return result;

@@ -44,7 +44,8 @@ Elf64_Phdr load(std::uint32_t flags, std::uint64_t offset, std::uint64_t bytes) 
   return segment;
 }
 
-// Where spans begin when a file of that name and head lies at 1 MiB of a stream of 64 MiB, with places every 64 KiB.
+// Where spans that follow none begin when a file of that name and head lies at 1 MiB of a stream of 64 MiB, with places
+// every 64 KiB.
 std::vector<std::uint64_t> starts_for(const std::string& name, std::uint64_t size, ByteView head, std::size_t step,
                                       const SpanPolicy& policy = {.span_price_bytes = 10'000}) {
   SpanPlanner planner(policy);
@@ -52,14 +53,16 @@ std::vector<std::uint64_t> starts_for(const std::string& name, std::uint64_t siz
   std::vector<std::uint64_t> starts;
   for (std::uint64_t at = 0; at < 64 * kReadMib; at += 64 * 1024) {
     planner.offer({.compressed_offset = at / 2, .stream_offset = at, .window_bytes = 1});
-    for (const auto& start : planner.take_decided()) starts.push_back(start.stream_offset);
+    for (const auto& start : planner.take_decided())
+      if (!start.follows) starts.push_back(start.stream_offset);
     if (at != kReadMib) continue;
     model.begin(regular(name, at, size));
     for (std::size_t i = 0; i < head.size(); i += step) model.content(head.subspan(i, std::min(step, head.size() - i)));
     model.end();
   }
   planner.finish(32 * kReadMib, 64 * kReadMib);
-  for (const auto& start : planner.take_decided()) starts.push_back(start.stream_offset);
+  for (const auto& start : planner.take_decided())
+    if (!start.follows) starts.push_back(start.stream_offset);
   return starts;
 }
 

@@ -10,13 +10,14 @@ namespace {
 constexpr unsigned kMibBits = 20;
 // Sums are shortened by so much before they are multiplied with byte counts, so that 64 bits suffice.
 constexpr unsigned kWeightShift = 10;
+constexpr ReadWeight kOne = kOnce >> kWeightShift;
 constexpr ReadWeight kMostWeight = kOnce << 6;
+constexpr std::uint64_t kLeastFollowedBytes = 64 * 1024;  // a deflate window and more
 
 // Cube roots of n / kRootSteps, as fixed-point numbers of kOnce >> kWeightShift.
 constexpr std::size_t kRootSteps = 256;
 constexpr auto kRoots = [] {
   std::array<ReadWeight, kRootSteps + 1> roots{};
-  constexpr ReadWeight kOne = kOnce >> kWeightShift;
   for (std::size_t n = 0; n <= kRootSteps; ++n) {
     ReadWeight low = 0;
     for (ReadWeight high = kOne; low < high;) {
@@ -98,16 +99,20 @@ SpanPlanner::Place SpanPlanner::measure(const SpanStart& start) {
           .in_library = in_library_.sum_until(at)};
 }
 
-// Expected bytes: the span's compressed bytes times how likely it is touched. With reads independent of each other that
-// is 1 - e^-q; q / (1 + q) rises alike and needs only integers, which are the same on every machine.
-std::uint64_t SpanPlanner::cost_of_span(const Place& begin, const Place& end) const {
-  constexpr auto kOne = kOnce >> kWeightShift;
+// How often a start-up reads of what lies between, as parts of kOne.
+ReadWeight SpanPlanner::reads_between(const Place& begin, const Place& end) const {
   const auto in_library = std::min(end.in_library - begin.in_library, kOnce) / (kOnce / kRootSteps);
   const auto library = kRoots[in_library] * policy_.library_likelihood / 1000;
   const auto whole = end.begun - std::min(end.begun, begin.ended);
-  const auto reads = (std::min(whole + (end.scattered - begin.scattered), kMostWeight) >> kWeightShift) + library;
+  return (std::min(whole + (end.scattered - begin.scattered), kMostWeight) >> kWeightShift) + library;
+}
+
+// Expected bytes: the span's compressed bytes times how likely it is touched. With reads independent of each other that
+// is 1 - e^-q; q / (1 + q) rises alike and needs only integers, which are the same on every machine.
+std::uint64_t SpanPlanner::cost_of_span(const Place& begin, const Place& end) const {
   const auto bytes = end.start.compressed_offset - begin.start.compressed_offset + (begin.start.bits != 0 ? 1 : 0);
   const auto price = begin.start.window_bytes != 0 ? policy_.span_price_bytes : policy_.plain_span_price_bytes;
+  const auto reads = reads_between(begin, end);
   return bytes * reads / (reads + kOne) + price;
 }
 
@@ -155,6 +160,25 @@ void SpanPlanner::offer(const SpanStart& place) {
   append(place);
 }
 
+// Between two decided starts: a cut saves what is behind it, if what is in front of it is touched and that is not.
+void SpanPlanner::decide_followers(std::size_t begin, std::size_t end) {
+  if (policy_.follower_stream_bytes == 0) return;
+  const auto length = std::max(policy_.follower_stream_bytes, kLeastFollowedBytes);
+  auto last = places_[begin].start.stream_offset;
+  for (auto i = begin + 1; i < end; ++i) {
+    auto start = places_[i].start;
+    if (start.window_bytes == 0 || start.stream_offset - last < length) continue;
+    const auto bytes_behind = places_[end].start.compressed_offset - start.compressed_offset;
+    const auto reads_before = reads_between(places_[begin], places_[i]);
+    const auto reads_behind = reads_between(places_[i], places_[end]);
+    const auto saves = bytes_behind * reads_before / (reads_before + kOne) * kOne / (reads_behind + kOne);
+    if (saves < policy_.follower_price_bytes) continue;
+    start.follows = true;
+    decided_.push_back(start);
+    last = start.stream_offset;
+  }
+}
+
 // Takes the best way to the newest place and fixes its starts up to the given offset, at least one.
 void SpanPlanner::decide(std::uint64_t until_stream_offset) {
   std::vector<std::size_t> way;
@@ -164,11 +188,13 @@ void SpanPlanner::decide(std::uint64_t until_stream_offset) {
     const auto next = way.back();
     if (last != 0 && places_[next].start.stream_offset > until_stream_offset) break;
     if (next == places_.size() - 1) break;  // the newest place itself stays open
+    decide_followers(last, next);
     decided_.push_back(places_[next].start);
     last = next;
     way.pop_back();
   }
   if (last == 0) {  // one span reaches to the newest place: it begins the next one
+    decide_followers(0, places_.size() - 1);
     last = places_.size() - 1;
     decided_.push_back(places_[last].start);
   }
@@ -186,9 +212,14 @@ void SpanPlanner::finish(std::uint64_t compressed_end, std::uint64_t stream_end)
   }
   places_.push_back(measure({.compressed_offset = compressed_end, .stream_offset = stream_end}));
   find_way(places_.size() - 1);
-  std::vector<SpanStart> way;
-  for (auto at = places_.back().from; at != 0; at = places_[at].from) way.push_back(places_[at].start);
-  decided_.insert(decided_.end(), way.rbegin(), way.rend());
+  std::vector<std::size_t> way;
+  for (auto at = places_.size() - 1; at != 0; at = places_[at].from) way.push_back(at);
+  std::size_t last = 0;
+  for (; !way.empty(); way.pop_back()) {
+    decide_followers(last, way.back());
+    last = way.back();
+    if (last != places_.size() - 1) decided_.push_back(places_[last].start);
+  }
   places_.clear();
 }
 

@@ -28,6 +28,8 @@ struct SpanStart {
   bool member_start = false;         // gzip: a member's header is here
   std::uint32_t window_bytes = 0;    // so many stream bytes before it are needed to decode from here
   std::uint64_t compressed_gap = 0;  // so many bytes before it belong to no span (zstd: skippable frames)
+  // Its window is the stream of the span before it, which is read first: it costs the index no window.
+  bool follows = false;
   bool operator==(const SpanStart&) const = default;
 };
 
@@ -42,6 +44,11 @@ struct SpanPolicy {
   std::uint64_t min_gap_bytes = 16 * 1024;
   // That a start-up loads some library, in thousandths.
   std::uint64_t library_likelihood = 200;
+  // A longer span is cut further, into spans of at least this length that follow each other, so that who needs its
+  // begin alone does not fetch its end. 0: nothing is.
+  std::uint64_t follower_stream_bytes = 192 * 1024;
+  // As span_price_bytes, of a span that follows another: it needs no window, but what a mount loads first grows by it.
+  std::uint64_t follower_price_bytes = 10'000;
 };
 
 // Chooses among offered places: least expected cost over a sliding horizon of twice max_stream_bytes. One for each
@@ -106,7 +113,9 @@ class SpanPlanner {
   void append(const SpanStart& start);
   void find_way(std::size_t to);
   std::uint64_t cost_of_span(const Place& begin, const Place& end) const;
+  ReadWeight reads_between(const Place& begin, const Place& end) const;
   void decide(std::uint64_t until_stream_offset);
+  void decide_followers(std::size_t begin, std::size_t end);
 
   SpanPolicy policy_;
   std::vector<Place> places_;  // [0] is the last decided start

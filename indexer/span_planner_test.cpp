@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kMib = 1024 * 1024;
 constexpr std::uint64_t kBlock = 64 * 1024;
-const SpanPolicy kPolicy{.max_stream_bytes = 4 * kMib};
+const SpanPolicy kPolicy{.max_stream_bytes = 4 * kMib, .follower_stream_bytes = 0};
 
 SpanStart place(std::uint64_t stream_offset) {
   return {.compressed_offset = stream_offset / 2 + 10,
@@ -41,6 +41,26 @@ std::vector<std::uint64_t> choose(SpanPlanner& planner, std::uint64_t stream_byt
 TEST(SpanPlannerTest, WhereNothingIsReadSpansAreAsLongAsTheyMayBe) {
   SpanPlanner planner(kPolicy);
   EXPECT_EQ(choose(planner, 20 * kMib), (std::vector<std::uint64_t>{0, 4 * kMib, 8 * kMib, 12 * kMib, 16 * kMib}));
+}
+
+TEST(SpanPlannerTest, ALongSpanIsCutFurtherIntoSpansThatFollowEachOther) {
+  const SpanPolicy policy{.max_stream_bytes = 4 * kMib, .follower_stream_bytes = 4 * kBlock, .follower_price_bytes = 0};
+  SpanPlanner planner(policy);
+  std::vector<SpanStart> starts;
+  const auto take = [&] {
+    for (const auto& start : planner.take_decided()) starts.push_back(start);
+  };
+  for (std::uint64_t at = 0; at < 20 * kMib; at += kBlock) {
+    planner.offer(place(at));
+    take();
+  }
+  planner.finish(10 * kMib + 10, 20 * kMib);
+  take();
+  ASSERT_EQ(starts.size(), 80u);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    EXPECT_EQ(starts[i].stream_offset, i * 4 * kBlock);
+    EXPECT_EQ(starts[i].follows, i % 16 != 0) << i;
+  }
 }
 
 TEST(SpanPlannerTest, CutsAroundWhatIsReadTogether) {
@@ -80,7 +100,7 @@ TEST(SpanPlannerTest, CutsFinerWhereLibrariesAreRead) {
 
 TEST(SpanPlannerTest, AHigherPriceMakesFewerSpans) {
   const auto spans_at = [](std::uint64_t price) {
-    SpanPlanner planner({.span_price_bytes = price, .max_stream_bytes = 4 * kMib});
+    SpanPlanner planner({.span_price_bytes = price, .max_stream_bytes = 4 * kMib, .follower_stream_bytes = 0});
     planner.expect_scattered(0, 32 * kMib, kOnce / 2);
     return choose(planner, 32 * kMib).size();
   };

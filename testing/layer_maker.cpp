@@ -24,7 +24,7 @@ oci::Descriptor descriptor_of(ByteView bytes, std::string_view media_type) {
 }
 
 // Sets digests and sizes once blob, stream, windows and span ranges are known.
-MadeLayer finish(MadeLayer layer, index::LayerFormat format) {
+MadeLayer finish(MadeLayer layer, index::LayerFormat format, bool records = false) {
   auto& map = *layer.map;
   map.format = format;
   map.layer_digest = digest_of(layer.blob);
@@ -33,12 +33,13 @@ MadeLayer finish(MadeLayer layer, index::LayerFormat format) {
   map.stream_bytes = layer.stream.size();
   map.windows_bytes = layer.windows.size();
   if (!layer.windows.empty()) map.windows_digest = digest_of(layer.windows);
-  for (auto& span : map.spans) {
-    span.stream_digest = digest_of(ByteView(layer.stream).subspan(span.stream_range.offset, span.stream_range.length));
+  for (const auto& [stream, compressed, bits, member, window, follows] : map.spans) {
+    auto& both = map.digests.emplace_back();
+    both.stream = digest_of(ByteView(layer.stream).subspan(stream.offset, stream.length));
     if (format != index::LayerFormat::kZstdSingle)
-      span.compressed_digest =
-          digest_of(ByteView(layer.blob).subspan(span.compressed_range.offset, span.compressed_range.length));
+      both.compressed = digest_of(ByteView(layer.blob).subspan(compressed.offset, compressed.length));
   }
+  if (records) index::move_digests_to_windows(map, layer.windows);
   layer.blob_descriptor = descriptor_of(layer.blob, "application/vnd.oci.image.layer.v1.tar");
   layer.index_blobs.layer_digest = map.layer_digest;
   layer.index_blobs.map = descriptor_of(map.encode(), index::kLayerMapMediaType);
@@ -63,14 +64,18 @@ MadeLayer empty_layer(Bytes stream) {
 // Begins a span at the first boundary that is far enough from the last.
 class GzipCutter final : public codec::GzipListener {
  public:
-  GzipCutter(MadeLayer& layer, std::uint64_t span_bytes, bool whole_windows)
-      : layer_(layer), span_bytes_(span_bytes), whole_windows_(whole_windows) {}
+  GzipCutter(MadeLayer& layer, std::uint64_t span_bytes, bool whole_windows, std::uint64_t follower_bytes)
+      : layer_(layer), span_bytes_(span_bytes), whole_windows_(whole_windows), follower_bytes_(follower_bytes) {}
 
   void on_stream_bytes(ByteView bytes) override { append(layer_.stream, bytes); }
 
   void on_boundary(const codec::GzipBoundary& boundary, ByteView window) override {
     auto& spans = layer_.map->spans;
-    if (!spans.empty() && boundary.stream_offset - spans.back().stream_range.offset < span_bytes_) return;
+    const bool follows = !spans.empty() && boundary.stream_offset - head_ < span_bytes_;
+    if (follows && (follower_bytes_ == 0 || boundary.member_start ||
+                    boundary.stream_offset - spans.back().stream_range.offset < follower_bytes_))
+      return;
+    if (!follows) head_ = boundary.stream_offset;
     const auto shared = boundary.bits != 0 ? 1u : 0u;
     end_last(boundary.compressed_offset, boundary.stream_offset);
     index::Span span;
@@ -78,7 +83,8 @@ class GzipCutter final : public codec::GzipListener {
     span.compressed_range.offset = boundary.compressed_offset - shared;
     span.bits = boundary.bits;
     span.member_header = boundary.member_start;
-    if (!boundary.member_start) {
+    span.follows = follows;
+    if (!boundary.member_start && !follows) {
       const auto compressed = ByteView(layer_.blob).subspan(span.compressed_range.offset);
       const auto packed = codec::compress_zstd(
           whole_windows_ ? to_bytes(window) : codec::make_window_sparse(compressed, boundary.bits, window), 3);
@@ -99,7 +105,26 @@ class GzipCutter final : public codec::GzipListener {
   MadeLayer& layer_;
   const std::uint64_t span_bytes_;
   const bool whole_windows_;
+  const std::uint64_t follower_bytes_;  // 0: none
+  std::uint64_t head_ = 0;
 };
+
+MadeLayer cut_gzip(Bytes gzip_blob, std::uint64_t span_bytes, bool whole_windows, std::uint64_t follower_bytes,
+                   bool records) {
+  auto layer = empty_layer({});
+  layer.blob = std::move(gzip_blob);
+  GzipCutter cutter(layer, span_bytes, whole_windows, follower_bytes);
+  codec::GzipWalker walker("layer", cutter);
+  walker.feed(layer.blob);
+  walker.finish();
+  cutter.end_last(layer.blob.size(), layer.stream.size());
+  // A boundary at the very end of the stream begins nothing.
+  if (!layer.map->spans.empty() && layer.map->spans.back().stream_range.length == 0) {
+    layer.map->spans.pop_back();
+    cutter.end_last(layer.blob.size(), layer.stream.size());
+  }
+  return finish(std::move(layer), index::LayerFormat::kGzip, records);
+}
 
 }  // namespace
 
@@ -153,19 +178,11 @@ MadeLayer make_zstd_single_layer(Bytes stream, std::uint64_t span_bytes) {
 }
 
 MadeLayer make_gzip_layer(Bytes gzip_blob, std::uint64_t span_bytes, bool whole_windows) {
-  auto layer = empty_layer({});
-  layer.blob = std::move(gzip_blob);
-  GzipCutter cutter(layer, span_bytes, whole_windows);
-  codec::GzipWalker walker("layer", cutter);
-  walker.feed(layer.blob);
-  walker.finish();
-  cutter.end_last(layer.blob.size(), layer.stream.size());
-  // A boundary at the very end of the stream begins nothing.
-  if (!layer.map->spans.empty() && layer.map->spans.back().stream_range.length == 0) {
-    layer.map->spans.pop_back();
-    cutter.end_last(layer.blob.size(), layer.stream.size());
-  }
-  return finish(std::move(layer), index::LayerFormat::kGzip);
+  return cut_gzip(std::move(gzip_blob), span_bytes, whole_windows, 0, false);
+}
+
+MadeLayer make_followed_gzip_layer(Bytes gzip_blob, std::uint64_t head_bytes, std::uint64_t follower_bytes) {
+  return cut_gzip(std::move(gzip_blob), head_bytes, false, follower_bytes, true);
 }
 
 Bytes gzip_of(ByteView bytes, int level) {

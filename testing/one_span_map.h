@@ -12,14 +12,14 @@ inline index::LayerMap one_span_map(const Digest& layer, const Digest& diff_id, 
                       .stream_bytes = stream_bytes,
                       .windows_digest = {},
                       .windows_bytes = 0,
-                      .spans = {}};
+                      .spans = {},
+                      .digests = {{.compressed = digest_of("c"), .stream = digest_of("s")}},
+                      .window_digests = {}};
   map.spans.push_back({.stream_range = {0, stream_bytes},
                        .compressed_range = {0, 1000},
                        .bits = 0,
                        .member_header = true,
-                       .window = {},
-                       .compressed_digest = digest_of("c"),
-                       .stream_digest = digest_of("s")});
+                       .window = {}});
   return map;
 }
 

@@ -71,7 +71,7 @@ class Layers {
       bytes += span.compressed_range.length;
       if (before != nullptr && before->layer == unit.layer)
         bytes += gap_after(layer.map->spans[before->number].compressed_range.end(), span.compressed_range.offset);
-      each_window_block(layer, span, [&](std::uint64_t block) {
+      each_window_block(layer, unit.number, [&](std::uint64_t block) {
         if (!layer.windows.contains(block) && blocks.emplace(unit.layer, block).second)
           bytes += block_bytes(layer, block);
       });
@@ -85,8 +85,7 @@ class Layers {
       auto& layer = layers_[unit.layer];
       layer.settled[unit.number] = true;
       if (!layer.one_frame())
-        each_window_block(layer, layer.map->spans[unit.number],
-                          [&](std::uint64_t block) { layer.windows.insert(block); });
+        each_window_block(layer, unit.number, [&](std::uint64_t block) { layer.windows.insert(block); });
     }
   }
 
@@ -101,10 +100,11 @@ class Layers {
     return whole ? layer.map->windows_bytes : options_.window_block_bytes;
   }
   template <typename Use>
-  void each_window_block(const Layer& layer, const index::Span& span, Use&& use) const {
-    if (span.window.length == 0) return;
+  void each_window_block(const Layer& layer, std::size_t span, Use&& use) const {
+    const auto record = layer.map->record_range(span);
+    if (record.length == 0) return;
     const auto size = block_size(layer);
-    for (auto block = span.window.offset / size; block <= (span.window.end() - 1) / size; ++block) use(block);
+    for (auto block = record.offset / size; block <= (record.end() - 1) / size; ++block) use(block);
   }
   std::uint64_t block_bytes(const Layer& layer, std::uint64_t block) const {
     const auto size = block_size(layer);
@@ -132,7 +132,7 @@ class ImageLayers {
     for (const auto& pack : image.packs) numbers_.try_emplace(pack.map->layer_digest, layers.add(pack.map));
   }
 
-  // Calls use(unit) with what of the range is neither settled nor cold.
+  // Calls use(unit) with what of the range is neither settled nor cold, and what that follows.
   template <typename Use>
   void each_missing(const LayerRange& range, Use&& use) const {
     const auto number = numbers_.find(range.layer);
@@ -142,7 +142,8 @@ class ImageLayers {
     if (!range.stream_range.fits_in(layer.map->stream_bytes))
       fail<CorruptData>("{}: {} bytes at {} lie outside of layer {}", image_.name, range.stream_range.length,
                         range.stream_range.offset, range.layer.to_string());
-    const auto [first, last] = layer.map->spans_of(range.stream_range);
+    auto [first, last] = layer.map->spans_of(range.stream_range);
+    while (first < last && layer.map->spans[first].follows && !layers_.settled({number->second, first})) --first;
     for (auto span = first; span < last; ++span) {
       const Unit unit{.layer = number->second, .number = layer.unit_of(span)};
       if (!layers_.settled(unit) && !cold_.contains(unit)) use(unit);

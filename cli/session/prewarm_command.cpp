@@ -93,7 +93,7 @@ prewarm::Plan make_plan(const Subjects& subjects, std::uint64_t budget_bytes, fu
   }
   return prewarm::make_plan(subjects.images, present,
                             {.budget_bytes = budget_bytes,
-                             .window_block_bytes = fuse::kWindowBlockBytes,
+                             .window_block_bytes = index::kWindowBlockBytes,
                              .whole_windows_bytes = fuse::kWholeWindowsBytes,
                              .merge_gap_bytes = fuse::StreamOptions().merge_gap_bytes});
 }

@@ -86,7 +86,7 @@ TEST_F(BelievedIndexTest, WhatIsVouchedForComesBeforeWhatIsOffered) {
   EXPECT_EQ(load_index(local, image_, IndexPlace::kRepository).blobs.manifest.digest, later.digest)
       << "the same content with other notes";
   auto map = map_of(1);
-  map.spans[0].stream_digest = digest_of("other bytes");
+  map.digests[0].stream = digest_of("other bytes");
   auto other = blobs_of({map_of(0), map, map_of(2)});
   other.generation = 50;
   publish(other);
@@ -99,7 +99,7 @@ TEST_F(BelievedIndexTest, PinnedKeepsToWhatWasSeenFirst) {
   LocalIndex local(dir_ / "root", {.index = trust::IndexRule::kPinned});
   load_index(local, image_);
   auto map = map_of(1);
-  map.spans[0].stream_digest = digest_of("other bytes");
+  map.digests[0].stream = digest_of("other bytes");
   auto other = blobs_of({map_of(0), map, map_of(2)});
   other.generation = 50;
   publish(other);

@@ -107,6 +107,7 @@ void ContentReader::read_ranges(std::size_t layer, const std::vector<ByteRange>&
     end_of_all = std::max(end_of_all, stream_ranges[i].end());
   }
   if (end_of_all == 0) return;
+  window_.clear();
 
   std::size_t first_open = 0;  // ranges before it are given whole
   const auto give_span = [&](const Span& span, ByteView stream) {
@@ -123,6 +124,8 @@ void ContentReader::read_ranges(std::size_t layer, const std::vector<ByteRange>&
   for (const auto& range : stream_ranges) {
     auto [first, end] = map.spans_of(range);
     if (run) first = std::max(first, run->second + 1);
+    // What a span follows is decoded first.
+    while (first < end && map.spans[first].follows && !(run && first == run->second + 1)) --first;
     for (auto span = first; span < end; ++span) {
       const auto& compressed = map.spans[span].compressed_range;
       if (run && compressed.offset <= compressed_end(run->second) + kMaxGapBytes &&
@@ -144,7 +147,7 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
   auto& repository = *image_.repository;
   const auto& blob = image_.manifest.layers.at(layer);
   auto bytes = fetch(repository, blob, compressed);
-  const auto windows = fetch_windows(layer, first, last);
+  const auto records = fetch_records(layer, first, last);
   Bytes stream;
   for (auto i = first; i <= last; ++i) {
     const auto& span = map.spans[i];
@@ -152,7 +155,11 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
     for (unsigned attempt = 1;; ++attempt) try {
         const auto span_bytes =
             ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
-        decode_span(map, span, span_bytes, windows[i - first], stream, decoder_, check_);
+        decode_span(map, i,
+                    {.compressed = span_bytes,
+                     .record = records[i - first],
+                     .before = span.follows ? ByteView(window_) : ByteView()},
+                    stream, decoder_, check_);
         break;
       } catch (const CorruptData& error) {
         // Another source may have the right ones.
@@ -160,32 +167,43 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
         repository.note_wrong_bytes(blob, span.compressed_range, error.what());
         bytes = fetch(repository, blob, compressed);
       }
+    if (i + 1 < map.spans.size() && map.spans[i + 1].follows)
+      window_ = to_bytes(ByteView(stream).last(std::min<std::size_t>(stream.size(), kFollowedBytes)));
     sink(span, stream);
   }
 }
 
-std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t first, std::size_t last) {
+// Of spans first to last. Records usually lie in span order: a run of them is one request, of whole blocks where these
+// have digests, which ends where the next one does not follow.
+std::vector<Bytes> ContentReader::fetch_records(std::size_t layer, std::size_t first, std::size_t last) {
   const auto& map = *index_.maps[layer];
-  std::vector<Bytes> windows(last - first + 1);
-  const auto& blobs = index_.blobs.layers.at(layer);
-  // Windows usually lie in span order: a run of them is one request, which ends where the next one does not follow.
+  std::vector<Bytes> records(last - first + 1);
+  const auto& windows = index_.blobs.layers.at(layer).windows;
   for (auto i = first; i <= last;) {
-    auto range = map.spans[i].window;
+    auto range = map.record_range(i);
     auto next = i + 1;
-    while (next <= last && map.spans[next].window.offset == range.end() && map.spans[next].window.length > 0 &&
-           range.length > 0)
-      range.length += map.spans[next++].window.length;
+    for (; next <= last && range.length > 0; ++next) {
+      const auto record = map.record_range(next);
+      if (record.length > 0 && record.offset != range.end()) break;
+      range.length += record.length;
+    }
     if (range.length > 0) {
-      if (!blobs.windows)
+      if (!windows)
         fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
-      const auto bytes = fetch(*local_.holder_of(blobs.windows, index_.source), *blobs.windows, range);
-      for (auto k = i; k < next; ++k)
-        windows[k - first] =
-            to_bytes(ByteView(bytes).subspan(map.spans[k].window.offset - range.offset, map.spans[k].window.length));
+      const auto begin = range.offset / kWindowBlockBytes * kWindowBlockBytes;
+      const auto end =
+          std::min((range.end() + kWindowBlockBytes - 1) / kWindowBlockBytes * kWindowBlockBytes, map.windows_bytes);
+      const auto blocks = fetch(*local_.holder_of(windows, index_.source), *windows, {begin, end - begin});
+      check_window_blocks(map, begin, blocks);
+      for (auto k = i; k < next; ++k) {
+        const auto record = map.record_range(k);
+        if (record.length > 0)
+          records[k - first] = to_bytes(ByteView(blocks).subspan(record.offset - begin, record.length));
+      }
     }
     i = next;
   }
-  return windows;
+  return records;
 }
 
 void ContentReader::read_single_frame(std::size_t layer, std::uint64_t stream_end, const SpanSink& sink) {

@@ -40,7 +40,7 @@ class ContentReader {
   void read_spans(std::size_t layer, std::size_t first, std::size_t last, const SpanSink& sink);
   void check_range(std::size_t layer, ByteRange stream_range) const;
   // One window per span, empty where none is needed.
-  std::vector<Bytes> fetch_windows(std::size_t layer, std::size_t first, std::size_t last);
+  std::vector<Bytes> fetch_records(std::size_t layer, std::size_t first, std::size_t last);
   // All spans before `stream_end`.
   void read_single_frame(std::size_t layer, std::uint64_t stream_end, const SpanSink& sink);
   Bytes fetch(oci::Repository& repository, const oci::Descriptor& blob, ByteRange range);
@@ -50,6 +50,7 @@ class ContentReader {
   const LocalIndex& local_;
   SpanCheck check_;
   codec::SpanDecoder decoder_;
+  Bytes window_;  // what the next span needs, if it follows the last one
   std::uint64_t fetched_bytes_ = 0;
   std::uint64_t requests_ = 0;
 };

@@ -20,7 +20,7 @@ class IndexFromTest : public test::IndexedImageFixture {
   ImageIndexBlobs honest() { return blobs_of({map_of(0), map_of(1), map_of(2)}); }
   ImageIndexBlobs other(std::uint64_t generation) {
     auto map = map_of(1);
-    map.spans[0].stream_digest = digest_of("other bytes");
+    map.digests[0].stream = digest_of("other bytes");
     auto blobs = blobs_of({map_of(0), map, map_of(2)});
     blobs.generation = generation;
     return blobs;
@@ -114,6 +114,7 @@ TEST_F(IndexFromTest, WindowsComeFromTheRegistryOfTheIndexWithTheCredentialsThat
   second.member_header = false;
   second.window = {0, windows.size()};
   map.spans.push_back(second);
+  map.digests.push_back(map.digests[0]);
   auto blobs = blobs_of({map_of(0), map, map_of(2)});
   blobs.layers[1].windows = repository_->add_blob(windows);
   const auto index = publish(blobs);

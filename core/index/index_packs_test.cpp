@@ -43,13 +43,15 @@ class IndexPacksTest : public test::IndexedImageFixture {
     index.packs = packs;
     for (std::size_t layer = 0; layer < index.maps.size(); ++layer) {
       auto map = map_of(layer);
-      map.spans[0].stream_digest = digest_of(disk_is_bad_ ? ByteView() : ByteView(stream_));
+      map.digests[0].stream = digest_of(disk_is_bad_ ? ByteView() : ByteView(stream_));
       index.maps[layer] = std::make_shared<const LayerMap>(std::move(map));
     }
-    return disprove_packs(index, [&](std::size_t) -> ReadStream {
-      return [&](std::uint64_t offset, std::span<std::byte> into) {
-        std::ranges::copy(ByteView(stream_).subspan(offset, into.size()), into.begin());
-      };
+    return disprove_packs(index, [&](std::size_t layer) -> ReadStream {
+      return {.read =
+                  [&](std::uint64_t offset, std::span<std::byte> into) {
+                    std::ranges::copy(ByteView(stream_).subspan(offset, into.size()), into.begin());
+                  },
+              .digest_of_span = [&index, layer](std::size_t span) { return index.maps[layer]->digests[span].stream; }};
     });
   }
 

@@ -19,7 +19,7 @@ void read_through(const LayerMap& map, const ReadStream& read, const Take& take)
   for (std::uint64_t at = 0; at < map.stream_bytes;) {
     const auto part =
         std::span(buffer).first(std::size_t(std::min<std::uint64_t>(buffer.size(), map.stream_bytes - at)));
-    read(at, part);
+    read.read(at, part);
     take(ByteView(part));
     at += part.size();
   }
@@ -53,16 +53,16 @@ LayerEntries read_entries(const LayerMap& map, const ReadStream& read) {
 
 void compare_spans(const LayerMap& map, const ReadStream& read) {
   Bytes buffer(kStepBytes);
-  for (const auto& span : map.spans) {
-    const auto [offset, length] = span.stream_range;
+  for (std::size_t span = 0; span < map.spans.size(); ++span) {
+    const auto [offset, length] = map.spans[span].stream_range;
     Sha256 hash;
     for (std::uint64_t done = 0; done < length;) {
       const auto part = std::span(buffer).first(std::size_t(std::min<std::uint64_t>(buffer.size(), length - done)));
-      read(offset + done, part);
+      read.read(offset + done, part);
       hash.update(part);
       done += part.size();
     }
-    if (hash.finish() != span.stream_digest)
+    if (hash.finish() != read.digest_of_span(span))
       fail<DamagedStream>("layer {} at stream offset {}: {} bytes are not what its map says",
                           map.layer_digest.to_string(), offset, length);
   }
@@ -148,7 +148,7 @@ std::string compare_pack(const StartGroup& group, const std::vector<ReadStream>&
     for (std::uint64_t done = 0; done < range.stream_range.length;) {
       const auto part = std::span(buffer).first(
           std::size_t(std::min<std::uint64_t>(buffer.size(), range.stream_range.length - done)));
-      layers[range.layer](range.stream_range.offset + done, part);
+      layers[range.layer].read(range.stream_range.offset + done, part);
       comparison.add(part);
       done += part.size();
     }
@@ -156,7 +156,7 @@ std::string compare_pack(const StartGroup& group, const std::vector<ReadStream>&
   if (auto differs = comparison.finish(); !differs.empty()) return differs;
   for (const auto& literal : group.pack.literals) {
     const auto part = std::span(buffer).first(literal.bytes.size());
-    layers[literal.layer](literal.stream_offset, part);
+    layers[literal.layer].read(literal.stream_offset, part);
     if (!std::ranges::equal(part, literal.bytes))
       return fmt::format("bytes that come with the start-up pack of {} are not those of the layers", group.name);
   }

@@ -11,8 +11,13 @@
 
 namespace varve::index {
 
-// Fills `into` from a place in the stream of a layer. May throw, also to stop; that reaches the caller.
-using ReadStream = std::function<void(std::uint64_t stream_offset, std::span<std::byte> into)>;
+// The stream of a layer. May throw, also to stop; that reaches the caller.
+struct ReadStream {
+  // Fills `into` from a place in the stream.
+  std::function<void(std::uint64_t stream_offset, std::span<std::byte> into)> read;
+  // What the index says of a span's bytes.
+  std::function<Digest(std::size_t span)> digest_of_span;
+};
 
 // The bytes that were read are not those of the map's spans: the disk they lie on is bad, which says nothing of an
 // index.

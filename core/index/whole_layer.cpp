@@ -27,7 +27,7 @@ void WholeLayerDecoder::on_stream_bytes(ByteView bytes) {
     append(pending_, bytes.first(take));
     bytes = bytes.subspan(take);
     if (pending_.size() < span.stream_range.length) return;
-    if (!verify_span_stream(span, pending_))
+    if (digest_of(pending_) != map_.digests[next_span_].stream)
       fail<CorruptData>("layer {}: the digest of stream bytes {}+{} does not match the index",
                         map_.layer_digest.to_string(), span.stream_range.offset, span.stream_range.length);
     on_span_(next_span_++, pending_);

@@ -18,14 +18,16 @@ constexpr auto kLookEvery = std::chrono::seconds(5);
 // What was found damaged is read again when there was time to repair it.
 constexpr auto kLookAtDamagedEvery = std::chrono::minutes(10);
 
-// Only what is here: nothing is fetched for a proof.
+// Only what is here: nothing is fetched for a proof, but what the index says of a span.
 index::ReadStream reader_of(const std::shared_ptr<LayerStream>& stream,
                             const std::function<void(std::size_t bytes)>& before_each) {
-  return [stream, before_each](std::uint64_t offset, std::span<std::byte> into) {
-    before_each(into.size());
-    if (!stream->read_if_readable(offset, into))
-      fail<TemporaryError>("layer {} is not complete any more", stream->map().layer_digest.to_string());
-  };
+  return {.read =
+              [stream, before_each](std::uint64_t offset, std::span<std::byte> into) {
+                before_each(into.size());
+                if (!stream->read_if_readable(offset, into))
+                  fail<TemporaryError>("layer {} is not complete any more", stream->map().layer_digest.to_string());
+              },
+          .digest_of_span = [stream](std::size_t span) { return stream->digest_of_span(span); }};
 }
 
 enum class Again : std::uint8_t { kNo, kYes };  // what was proved before, too

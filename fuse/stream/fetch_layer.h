@@ -69,6 +69,13 @@ struct FetchLayer {
         store(dir, map, options),
         windows(dir, map) {}
 
+  // What the index says of a span's bytes; absent if that is not here.
+  std::optional<Digest> digest_of_span(std::size_t span);
+  // The same, fetched if it is not here. Throws what the source does, and CorruptData.
+  Digest bring_digest_of_span(std::size_t span);
+  // SpanStore::verify(). Where nothing says what its bytes must be they are taken for wrong.
+  bool verify_span(std::size_t span);
+
   const std::shared_ptr<const index::LayerMap> map;
   const oci::Descriptor blob;
   const std::optional<oci::Descriptor> windows_blob;

@@ -100,6 +100,8 @@ class StoredLayerStream final : public LayerStream {
     return layer_->store.read(stream_offset, into).empty();
   }
 
+  Digest digest_of_span(std::size_t span) override { return layer_->bring_digest_of_span(span); }
+
   void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) override {
     read_ahead_.note_cold(image, stream_ranges);
   }
@@ -137,7 +139,7 @@ class StoredLayerStream final : public LayerStream {
       if (!layer_->store.is_readable(span) && !layer_->store.is_kept_whole()) continue;
       const auto range = layer_->map->spans[span].stream_range;
       verified.checked_bytes += range.length;
-      if (layer_->store.verify(span)) continue;
+      if (layer_->store.verify(span, layer_->bring_digest_of_span(span))) continue;
       log::warn("store of {}: the span at stream offset {} is damaged", digest, range.offset);
       verified.bad.push_back(range);
     }

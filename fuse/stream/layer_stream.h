@@ -67,7 +67,9 @@ class LayerStream {
   // is called. Bytes past the end of the stream read as zeros, as a last 512-byte block is padded. What was fetched is
   // in the store soon after.
   virtual void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) = 0;
-  // The same if nothing need be fetched; else false, and `into` may hold anything.
+  // What the index says of a span's bytes; fetched if it is not here. Throws what the source does, and CorruptData.
+  virtual Digest digest_of_span(std::size_t span) = 0;
+  // As read() if nothing need be fetched; else false, and `into` may hold anything.
   virtual bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
 
   // What the index of an image says is cold of this layer: not fetched ahead of readers of something else. A layer of

@@ -99,6 +99,43 @@ TEST_F(LayerStreamFaultsTest, ARefusalGoesToTheNextRepositoryAndIsFinalAtTheLast
   EXPECT_TRUE(outcome.failed_with<NotFound>());
 }
 
+TEST_F(LayerStreamFaultsTest, WhatFollowsASpanThatCannotBeHadFailsWithIt) {
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), 400'000, 60'000);
+  const auto& spans = layer.map->spans;
+  ASSERT_TRUE(spans[1].follows && spans[2].follows && spans[3].follows);
+  auto stream = serve(layer);
+  repository_->flip(layer.map->layer_digest, spans[1].compressed_range.offset + 100);
+  Outcome outcome;
+  stream->ensure({.offset = spans[3].stream_range.offset, .length = 10}, Priority::kReader, outcome.done());
+  EXPECT_TRUE(outcome.failed_with<CorruptData>());
+  EXPECT_EQ(outcome.calls(), 1);
+  EXPECT_THAT(outcome.wait(), HasSubstr(layer.map->layer_digest.to_string()));
+  EXPECT_TRUE(stream->is_readable(spans[0].stream_range)) << "it is well, and stays";
+  while (stream->stats().fetching > 0) std::this_thread::yield();
+  repository_->mend();
+  EXPECT_EQ(read(*stream, 0, layer.stream.size()), layer.stream);
+}
+
+TEST_F(LayerStreamFaultsTest, WhatFollowsASpanThatTheDiskChangedIsReadAllTheSame) {
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), 400'000, 60'000);
+  const auto& spans = layer.map->spans;
+  auto stream = serve(layer);
+  read(*stream, 0, spans[0].stream_range.length);
+  for (auto at = spans[0].stream_range.length - 30'000; at < spans[0].stream_range.length; at += 100)
+    damage(layer, at);  // where the next one takes its window from
+  EXPECT_EQ(read(*stream, spans[1].stream_range.offset, spans[1].stream_range.length),
+            part(layer, spans[1].stream_range.offset, spans[1].stream_range.length));
+  EXPECT_EQ(read(*stream, 0, spans[0].stream_range.length), part(layer, 0, spans[0].stream_range.length));
+  EXPECT_EQ(stream->stats().errors, 0u);
+}
+
+TEST_F(LayerStreamFaultsTest, MemoryForOneSpanIsEnoughForThoseThatFollowEachOther) {
+  options_.max_in_flight_bytes = 1;
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), 400'000, 60'000);
+  auto stream = serve(layer);
+  EXPECT_EQ(read(*stream, 0, layer.stream.size()), layer.stream);
+}
+
 TEST_F(LayerStreamFaultsTest, AWrongWindowIsFetchedAgainAndTheSpanIsNot) {
   const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(9'000'000)), 20'000, true);
   ASSERT_GT(layer.windows.size(), 1u << 20);  // not checked as a whole

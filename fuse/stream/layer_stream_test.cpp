@@ -24,6 +24,14 @@ const Format kFormats[] = {
      [](std::uint64_t bytes) { return test::make_gzip_layer(test::gzip_of(test::some_stream(bytes)), 50'000); }},
     {"gzip9",
      [](std::uint64_t bytes) { return test::make_gzip_layer(test::gzip_of(test::some_stream(bytes), 9), 50'000); }},
+    {"gzip_records",
+     [](std::uint64_t bytes) {
+       return test::make_followed_gzip_layer(test::gzip_of(test::some_stream(bytes)), 50'000, 0);
+     }},
+    {"gzip_followers",
+     [](std::uint64_t bytes) {
+       return test::make_followed_gzip_layer(test::gzip_of(test::some_stream(bytes)), 400'000, 60'000);
+     }},
     {"zstd", [](std::uint64_t bytes) { return test::make_zstd_layer(test::some_stream(bytes), 50'000); }},
     {"zstd_single", [](std::uint64_t bytes) { return test::make_zstd_single_layer(test::some_stream(bytes), 50'000); }},
 };
@@ -87,6 +95,41 @@ TEST_P(LayerFormatTest, ARestartServesWithoutTheSource) {
   EXPECT_THAT(streams_->stored_layers(),
               ElementsAre(StoredLayer{layer.map->layer_digest, layer.index_blobs.map.digest}));
   EXPECT_GT(streams_->store_bytes(), layer.stream.size());
+}
+
+// Of a layer whose spans follow each other: where one begins that follows none, behind the first such.
+std::size_t second_head(const index::LayerMap& map) {
+  std::size_t span = 1;
+  while (map.spans[span].follows) ++span;
+  return span;
+}
+
+TEST_F(LayerStreamTest, OfSpansThatFollowEachOtherThoseInFrontAreFetchedAndNoMore) {
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), 400'000, 60'000);
+  const auto& spans = layer.map->spans;
+  const auto head = second_head(*layer.map);
+  ASSERT_TRUE(spans[head + 1].follows && spans[head + 2].follows && spans[head + 3].follows);
+  auto stream = serve(layer);
+  const auto& asked = spans[head + 2].stream_range;
+  EXPECT_EQ(read(*stream, asked.offset + 10, 100), part(layer, asked.offset + 10, 100));
+  for (auto span = head; span <= head + 2; ++span) EXPECT_TRUE(stream->is_readable(spans[span].stream_range)) << span;
+  EXPECT_FALSE(stream->is_readable(spans[head + 3].stream_range));
+  EXPECT_FALSE(stream->is_readable(spans[head - 1].stream_range));
+  EXPECT_EQ(repository_->reads_of(layer.map->layer_digest), 1u) << "in one request";
+  // What is here is not fetched again.
+  const auto fetched = stream->stats().fetched_bytes;
+  const auto& next = spans[head + 3];
+  EXPECT_EQ(read(*stream, next.stream_range.offset, 100), part(layer, next.stream_range.offset, 100));
+  EXPECT_EQ(stream->stats().fetched_bytes, fetched + next.compressed_range.length);
+  EXPECT_EQ(stream->stats().decoded_bytes, stream->stats().present_bytes);
+}
+
+TEST_F(LayerStreamTest, WhoWantsOnlyTheBeginDoesNotWaitForWhatFollows) {
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), 400'000, 60'000);
+  auto stream = serve(layer);
+  const auto head = second_head(*layer.map);
+  read(*stream, layer.map->spans[head].stream_range.offset, 1);
+  EXPECT_FALSE(stream->is_readable(layer.map->spans[head + 1].stream_range));
 }
 
 // What one image's index says of a layer is nothing that another image reads by.

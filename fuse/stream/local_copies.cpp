@@ -104,7 +104,7 @@ void LocalCopies::note_wrong(FetchLayer& source, std::size_t unit) {
   bool damaged = source.store.has_unit(unit) && !source.store.verify_unit(unit);
   const auto [first, last] = source.map->spans_of(range);
   for (auto span = first; span < last; ++span)
-    if (source.store.is_readable(span)) damaged = !source.store.verify(span) || damaged;
+    if (source.store.is_readable(span)) damaged = !source.verify_span(span) || damaged;
   const auto name = source.map->layer_digest.to_string();
   if (damaged) return log::warn("store of {}: damaged at stream offset {}; dropped", name, range.offset);
   if (liars_.with([&](auto& liars) { return liars.insert(&source).second; }))

@@ -62,7 +62,7 @@ std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size
   else
     return std::nullopt;
   const auto first = std::max(sequence.ahead_to, span + 1);
-  auto last = std::min(map_.spans.size(), span + 1 + sequence.window);
+  auto last = behind(span, sequence.window);
   if (!is_cold(span)) {
     for (auto ahead = first; ahead < last; ++ahead) {
       if (is_cold(ahead)) last = ahead;
@@ -71,6 +71,15 @@ std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size
   if (first >= last) return std::nullopt;
   sequence.ahead_to = last;
   return Ahead{.first = first, .last = last, .sequential = true};
+}
+
+// One past so many spans behind one, each with those that follow it.
+std::size_t ReadAhead::behind(std::size_t span, std::size_t count) const {
+  auto last = span + 1;
+  if (last < map_.spans.size() && map_.spans[last].follows) --count;
+  for (; last < map_.spans.size(); ++last)
+    if (!map_.spans[last].follows && count-- == 0) break;
+  return last;
 }
 
 void ReadAhead::note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) {

@@ -21,6 +21,7 @@ class ReadAhead {
     bool sequential = false;  // somebody reads on; else the neighbour of a lone span, worth it only on an idle link
   };
 
+  // A span and those that follow it count as one of `max_spans`.
   ReadAhead(const index::LayerMap& map, unsigned max_spans) : map_(map), max_spans_(max_spans) {}
 
   // A reader reads this range; `missed` if part of it was not in the store. Returns what to fetch ahead, nothing most
@@ -42,6 +43,7 @@ class ReadAhead {
 
   Sequence& sequence_of(ByteRange stream_range, bool& known);
   std::optional<Ahead> advance(Sequence& sequence, std::size_t span_before, std::size_t span);
+  std::size_t behind(std::size_t span, std::size_t count) const;
   bool is_cold(std::size_t span) const { return !cold_.empty() && cold_[span]; }
 
   const index::LayerMap& map_;

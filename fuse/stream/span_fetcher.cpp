@@ -196,9 +196,10 @@ void SpanFetcher::promote(Tasks::iterator task, Priority priority) {
     to_decode_.emplace(priority, state.sequence, key);
   }
   state.priority = priority;
+  if (state.needs_before) promote(tasks_.find({key.first, key.second - 1}), priority);  // first, as it is needed first
   ranges_.promote(*state.layer->blob_pieces, key.second, priority);
   if (state.missing_blocks == 0) return;
-  for (const auto block : state.layer->windows.missing_blocks(state.layer->map->spans[key.second].window))
+  for (const auto block : state.layer->windows.missing_blocks(state.layer->map->record_range(key.second)))
     ranges_.promote(*state.layer->window_pieces, block, priority);
 }
 
@@ -217,8 +218,52 @@ void SpanFetcher::download(Tasks::iterator task) {
     queue_whole_blob(task->second.layer);
     return;
   }
+  need_before(task);
   download_window(task, kNow);
   download_blob(task, kNow);
+}
+
+// Of a span that follows another: what it follows is in the store, or gets a task, queued in front of it. A map has no
+// more than kMaxFollowers in a row.
+void SpanFetcher::need_before(Tasks::iterator task) {
+  auto& [key, state] = *task;
+  const auto& map = *state.layer->map;
+  if (!map.spans[key.second].follows || state.needs_before || !state.before.empty()) return;
+  if (state.layer->store.is_readable(map.window_in_stream(key.second))) return;
+  state.needs_before = true;
+  find_or_begin_task(state.layer, key.second - 1, state.priority);
+}
+
+// Who waits for the end of this one; tasks_.end() if nobody does.
+SpanFetcher::Tasks::iterator SpanFetcher::follower_of(Tasks::const_iterator task) {
+  const auto next = tasks_.find({task->first.first, task->first.second + 1});
+  return next != tasks_.end() && next->second.needs_before ? next : tasks_.end();
+}
+
+void SpanFetcher::give_to_follower(Tasks::iterator task, ByteView stream) {
+  const auto next = follower_of(task);
+  if (next == tasks_.end()) return;
+  next->second.needs_before = false;
+  next->second.before = to_bytes(stream.last(index::kFollowedBytes));
+  decode_if_downloaded(next);
+}
+
+// What is in front of a span that follows another; empty of others. Absent if it is to be had first, which the task
+// waits for then.
+std::optional<Bytes> SpanFetcher::bytes_before(Tasks::iterator task) {
+  auto& [key, state] = *task;
+  const auto& map = *state.layer->map;
+  if (!map.spans[key.second].follows) return Bytes();
+  if (!state.before.empty()) return std::exchange(state.before, {});
+  const auto range = map.window_in_stream(key.second);
+  Bytes window(range.length);
+  if (state.layer->store.read(range.offset, window).empty()) return window;
+  // It went meanwhile.
+  const std::lock_guard lock(mutex_);
+  state.stage = Task::Stage::kFetching;
+  need_before(task);
+  decode_if_downloaded(task);
+  return std::nullopt;
 }
 
 void SpanFetcher::download_blob(Tasks::iterator task, std::chrono::milliseconds delay) {
@@ -232,7 +277,7 @@ void SpanFetcher::download_blob(Tasks::iterator task, std::chrono::milliseconds 
 void SpanFetcher::download_window(Tasks::iterator task, std::chrono::milliseconds delay) {
   auto& [key, state] = *task;
   state.stage = Task::Stage::kFetching;
-  const auto missing = state.layer->windows.missing_blocks(state.layer->map->spans[key.second].window);
+  const auto missing = state.layer->windows.missing_blocks(state.layer->map->record_range(key.second));
   state.missing_blocks = unsigned(missing.size());
   for (const auto block : missing) {
     const auto [entry, fresh] = blocks_.try_emplace(Key{key.first, block});
@@ -248,7 +293,12 @@ void SpanFetcher::download_window(Tasks::iterator task, std::chrono::millisecond
 }
 
 void SpanFetcher::decode_if_downloaded(Tasks::iterator task) {
-  if (task->second.stage == Task::Stage::kFetching && task->second.compressed && task->second.missing_blocks == 0)
+  auto& state = task->second;
+  if (state.stage != Task::Stage::kFetching || !state.compressed || state.missing_blocks != 0) return;
+  // What it waits for must not wait for the memory that it holds.
+  if (state.needs_before)
+    state.compressed->hold.release();
+  else
     queue_to_decode(task);
 }
 
@@ -275,8 +325,8 @@ void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std
     const auto task = tasks_.find({&layer, span});
     if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching || stopping_) return;
     note_failure(task, error);
-    if (const auto delay = task->second.blob_attempts.after(error, layer.blob_sources.size(),
-                                                            somebody_waits(task->second), layer.blob_sources.copies()))
+    if (const auto delay = task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task),
+                                                            layer.blob_sources.copies()))
       download_blob(task, *delay);
     else
       end_task(task, error, false, calls);
@@ -304,7 +354,7 @@ void SpanFetcher::on_window_block(FetchLayer& layer, std::size_t block, unsigned
     const auto task = tasks_.find({&layer, span});
     if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching) continue;
     // Counted anew: the task may be another than the one that asked for the block.
-    task->second.missing_blocks = unsigned(layer.windows.missing_blocks(layer.map->spans[span].window).size());
+    task->second.missing_blocks = unsigned(layer.windows.missing_blocks(layer.map->record_range(span)).size());
     decode_if_downloaded(task);
   }
 }
@@ -322,7 +372,7 @@ void SpanFetcher::on_window_failure(FetchLayer& layer, std::size_t block, const 
       if (task == tasks_.end()) continue;
       owner = task->second.layer;
       note_failure(task, error);
-      wanted = wanted || somebody_waits(task->second);
+      wanted = wanted || somebody_waits(task);
     }
     auto& attempts = entry->second.attempts;
     const auto delay = attempts.after(error, layer.window_sources.size(), wanted, layer.window_sources.copies());
@@ -379,14 +429,18 @@ void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Byte
   try {
     stream.resize(span.stream_range.length);
     if (std::exchange(state.check_first, false)) {
-      on_disk = layer->store.check(span_number, stream);
+      const auto digest = layer->digest_of_span(span_number);
+      on_disk = digest && layer->store.check(span_number, *digest, stream);
       if (!on_disk) {
         const std::lock_guard lock(mutex_);
         return download(task);
       }
     } else {
-      const auto window = span.window.length > 0 ? layer->windows.load(span.window) : Bytes();
-      index::decode_span(*layer->map, span, state.compressed->bytes, window, stream, decoder);
+      const auto before = bytes_before(task);
+      if (!before) return;
+      const auto record = layer->windows.load(layer->map->record_range(span_number));
+      index::decode_span(*layer->map, span_number,
+                         {.compressed = state.compressed->bytes, .record = record, .before = *before}, stream, decoder);
       layer->counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
       layer->blob_sources.prefer(state.compressed_source);
     }
@@ -394,12 +448,14 @@ void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Byte
     return on_decode_failure(task, std::current_exception());
   }
   std::unique_lock lock(mutex_);
+  give_to_follower(task, stream);
   answer_readers(lock, task, stream);
   lock.unlock();
   if (!on_disk) on_disk = layer->store.put(span_number, stream);
   Calls calls;
   lock.lock();
   answer_readers(lock, task, stream);  // who has come in the meantime
+  give_to_follower(task, stream);
   end_task(task, nullptr, on_disk, calls);
   lock.unlock();
   carry_out(std::move(calls));
@@ -407,18 +463,26 @@ void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Byte
 
 void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_ptr& error) {
   const auto layer = task->second.layer;
-  const auto& span = layer->map->spans[task->first.second];
+  const auto span_number = task->first.second;
+  const auto& span = layer->map->spans[span_number];
+  const auto record = layer->map->record_range(span_number);
   bool window_is_wrong = false;
   try {
     std::rethrow_exception(error);
   } catch (const index::CorruptSpan& corrupt) {
-    window_is_wrong = corrupt.part() == index::CorruptSpan::Part::kWindowOrStream && span.window.length > 0;
+    window_is_wrong =
+        corrupt.part() == index::CorruptSpan::Part::kWindowOrStream && (record.length > 0 || span.follows);
   } catch (...) {
   }
-  if (window_is_wrong)
-    layer->windows.drop(span.window);
-  else
+  // What the disk has of the record, or of the span in front, may have changed: it is dropped then. Blocks without
+  // digests go if nothing else can be wrong.
+  if (layer->windows.damaged(record)) window_is_wrong = true;
+  if (window_is_wrong) {
+    layer->windows.drop(record);
+    if (span.follows) layer->verify_span(span_number - 1);
+  } else {
     layer->blob_sources.note_wrong_bytes(task->second.compressed_source, layer->blob, span.compressed_range, error);
+  }
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
@@ -426,11 +490,13 @@ void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_p
     note_failure(task, error);
     auto& attempts = window_is_wrong ? state.window_attempts : state.blob_attempts;
     const auto& sources = window_is_wrong ? layer->window_sources : layer->blob_sources;
-    const auto delay = attempts.after(error, sources.size(), somebody_waits(state), sources.copies());
+    const auto delay = attempts.after(error, sources.size(), somebody_waits(task), sources.copies());
     if (!delay || stopping_) {
       end_task(task, error, false, calls);
     } else {
       // The compressed bytes of a span with a wrong window are right and kept.
+      state.stage = Task::Stage::kFetching;
+      need_before(task);
       download_window(task, *delay);
       if (window_is_wrong)
         decode_if_downloaded(task);
@@ -477,7 +543,7 @@ void SpanFetcher::end_task(Tasks::iterator task, const std::exception_ptr& error
   const auto layer = state.layer;
   const auto described = error ? with_context(place_of(*layer, key.second), error) : nullptr;
   if (!error) layer->last_failure.clear();
-  if (error && somebody_waits(state)) {
+  if (error && somebody_waits(task)) {
     layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     layer->counters.last_error.with([&](std::string& last) { last = message_of(described); });
     const auto digest = layer->map->layer_digest.to_string();
@@ -487,8 +553,13 @@ void SpanFetcher::end_task(Tasks::iterator task, const std::exception_ptr& error
     log::debug("ahead of need: {}", message_of(described));
   }
   const auto waiters = std::move(state.waiters);
+  const auto follower = follower_of(task);
   tasks_.erase(task);
   layer->counters.fetching.fetch_sub(1, std::memory_order_relaxed);
+  if (error && follower != tasks_.end()) {
+    ranges_.forget(*layer->blob_pieces, follower->first.second);
+    end_task(follower, error, on_disk, calls);
+  }
   for (const auto& waiter : waiters) {
     if (!waiter->waits()) continue;
     --waiter->spans_left;
@@ -522,15 +593,17 @@ void SpanFetcher::fail_waiter(Waiter& waiter, const std::exception_ptr& error, C
 
 // Spans that were queued for this waiter alone are not fetched any more.
 void SpanFetcher::forget_unwanted_tasks(const Waiter& waiter) {
-  const Key end{waiter.layer.get(), waiter.last};
-  for (auto task = tasks_.lower_bound({waiter.layer.get(), waiter.first}); task != tasks_.end() && task->first < end;) {
-    const auto next = std::next(task);
-    if (task->second.stage == Task::Stage::kFetching && !somebody_waits(task->second) &&
-        ranges_.forget(*waiter.layer->blob_pieces, task->first.second)) {
-      waiter.layer->counters.fetching.fetch_sub(1, std::memory_order_relaxed);
-      tasks_.erase(task);
-    }
-    task = next;
+  const auto& spans = waiter.layer->map->spans;
+  auto first = waiter.first;
+  while (spans[first].follows) --first;
+  // From the end: what a span follows is wanted as long as that span is.
+  for (auto span = waiter.last; span-- > first;) {
+    const auto task = tasks_.find({waiter.layer.get(), span});
+    if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching || somebody_waits(task) ||
+        follower_of(task) != tasks_.end() || !ranges_.forget(*waiter.layer->blob_pieces, span))
+      continue;
+    waiter.layer->counters.fetching.fetch_sub(1, std::memory_order_relaxed);
+    tasks_.erase(task);
   }
 }
 
@@ -541,22 +614,28 @@ void SpanFetcher::set_deadline(const std::shared_ptr<Waiter>& waiter) {
   deadline_changed_.notify_one();
 }
 
-bool SpanFetcher::somebody_waits(const Task& task) {
-  return std::any_of(task.waiters.begin(), task.waiters.end(), [](const auto& waiter) { return waiter->waits(); });
+// For it, or for what follows it.
+bool SpanFetcher::somebody_waits(Tasks::const_iterator task) {
+  for (; task != tasks_.end(); task = follower_of(task))
+    if (std::ranges::any_of(task->second.waiters, [](const auto& waiter) { return waiter->waits(); })) return true;
+  return false;
 }
 
 void SpanFetcher::note_failure(Tasks::const_iterator task, const std::exception_ptr& error) {
   const auto& [key, state] = *task;
   const auto message = message_of(error);
   state.layer->last_failure = message;
-  if (!somebody_waits(state)) return;
-  for (const auto& waiter : state.waiters) waiter->last_error = message;
+  if (!somebody_waits(task)) return;
+  for (auto one = task; one != tasks_.end(); one = follower_of(one))
+    for (const auto& waiter : one->second.waiters) waiter->last_error = message;
   state.layer->counters.last_error.with(
       [&](std::string& last) { last = place_of(*state.layer, key.second) + ": " + message; });
 }
 
 // Empty while it is not a source that is waited for.
-std::string SpanFetcher::source_of(const Task& task) {
+std::string SpanFetcher::source_of(Tasks::const_iterator entry) const {
+  while (entry->second.needs_before) --entry;  // it has a task, and is next to it
+  const auto& task = entry->second;
   const auto& layer = *task.layer;
   std::shared_ptr<oci::Repository> source;
   if (task.stage == Task::Stage::kWholeBlob)
@@ -576,7 +655,7 @@ SpanFetcher::Wait SpanFetcher::longest_wait(const FetchLayer& layer) {
     for (auto span = waiter->first; span < waiter->last; ++span) {
       const auto task = tasks_.find({waiter->layer.get(), span});
       if (task == tasks_.end()) continue;
-      auto source = source_of(task->second);
+      auto source = source_of(task);
       if (source.empty()) continue;
       return {.seconds = std::chrono::duration<double>(clock_.now() - (waiter->deadline - options_.deadline)).count(),
               .source = std::move(source)};

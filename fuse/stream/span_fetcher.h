@@ -11,6 +11,8 @@
 //        '----> kFetching --blob and window here---'  | wrong bytes: kFetching again, from another source or later,
 //        |         |                                  |              until Attempts gives up: end_task
 //        |         '-- nobody waits any more: forgotten while it is still queued (forget_unwanted_tasks)
+//        |  A span that follows another needs the end of that, too: from the store, or from a task of its own, which
+//        |  hands it over (give_to_follower) or takes it along when it fails.
 //        '----> kWholeBlob: a layer that must be decoded from its start; its spans are answered as the stream passes
 //
 // A Waiter is one fetch():
@@ -111,6 +113,8 @@ class SpanFetcher {
     bool queued_to_decode = false;
     std::uint64_t sequence = 0;
     unsigned missing_blocks = 0;  // of its window
+    bool needs_before = false;    // the span that it follows has a task, whose end is waited for
+    Bytes before;                 // the end of that span, once it was handed over
     std::optional<FetchedPiece> compressed;
     unsigned compressed_source = 0;
     Attempts blob_attempts;
@@ -140,6 +144,10 @@ class SpanFetcher {
   void make_piece_sources(const std::shared_ptr<FetchLayer>& layer);
   Tasks::iterator find_or_begin_task(const std::shared_ptr<FetchLayer>& layer, std::size_t span, Priority priority);
   void promote(Tasks::iterator task, Priority priority);
+  void need_before(Tasks::iterator task);
+  Tasks::iterator follower_of(Tasks::const_iterator task);
+  void give_to_follower(Tasks::iterator task, ByteView stream);
+  std::optional<Bytes> bytes_before(Tasks::iterator task);
   void check_or_download(Tasks::iterator task);
   void download(Tasks::iterator task);
   void download_blob(Tasks::iterator task, std::chrono::milliseconds delay);
@@ -163,9 +171,9 @@ class SpanFetcher {
   void fail_waiter(Waiter& waiter, const std::exception_ptr& error, Calls& calls);
   void forget_unwanted_tasks(const Waiter& waiter);
   void set_deadline(const std::shared_ptr<Waiter>& waiter);
-  static bool somebody_waits(const Task& task);
-  static void note_failure(Tasks::const_iterator task, const std::exception_ptr& error);
-  static std::string source_of(const Task& task);
+  bool somebody_waits(Tasks::const_iterator task);
+  void note_failure(Tasks::const_iterator task, const std::exception_ptr& error);
+  std::string source_of(Tasks::const_iterator task) const;
 
   void queue_whole_blob(const std::shared_ptr<FetchLayer>& layer);
   void on_whole_blob_span(const std::shared_ptr<FetchLayer>& layer, std::size_t span, ByteView stream);

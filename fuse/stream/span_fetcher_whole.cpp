@@ -94,7 +94,7 @@ std::optional<std::chrono::milliseconds> SpanFetcher::after_whole_blob_failure(F
     const auto of_layer = [&](Tasks::iterator task) { return task != tasks_.end() && task->first.first == &layer; };
     for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task); ++task) {
       note_failure(task, error);
-      wanted = wanted || somebody_waits(task->second);
+      wanted = wanted || somebody_waits(task);
     }
     delay = attempts.after(error, layer.blob_sources.size(), wanted, layer.blob_sources.copies());
     for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task) && !delay;) {

@@ -20,15 +20,16 @@ constexpr std::size_t kDigestStepBytes = 1 << 20;
 constexpr int kReadsWithoutLock = 8;
 
 // Presence is by span number, so it holds only for the same cut of the same bytes. Windows and compressed offsets may
-// change.
+// change, where the map itself has the digests.
 Digest cut_of(const index::LayerMap& map) {
   Sha256 hash;
   Bytes part;
   append_le<std::uint64_t>(part, map.stream_bytes);
-  for (const auto& span : map.spans) {
-    append_le<std::uint64_t>(part, span.stream_range.offset);
-    append_le<std::uint64_t>(part, span.stream_range.length);
-    append(part, span.stream_digest.raw());
+  if (map.has_digests_in_windows()) append(part, map.windows_digest.raw());
+  for (std::size_t i = 0; i < map.spans.size(); ++i) {
+    append_le<std::uint64_t>(part, map.spans[i].stream_range.offset);
+    append_le<std::uint64_t>(part, map.spans[i].stream_range.length);
+    if (!map.digests.empty()) append(part, map.digests[i].stream.raw());
     if (part.size() < 64 * 1024) continue;
     hash.update(part);
     part.clear();
@@ -510,7 +511,7 @@ void SpanStore::keep_mounted() {
   kept_whole_ = true;
 }
 
-bool SpanStore::digest_matches(std::size_t span) {
+Digest SpanStore::digest_of_file(std::size_t span) {
   const auto range = map_->spans[span].stream_range;
   Bytes part(std::min<std::uint64_t>(range.length, kDigestStepBytes));
   Sha256 hash;
@@ -521,15 +522,15 @@ bool SpanStore::digest_matches(std::size_t span) {
     hash.update(part);
   }
   if (bytes) hash.update(*bytes);
-  return hash.finish() == map_->spans[span].stream_digest;
+  return hash.finish();
 }
 
-bool SpanStore::check(std::size_t span, std::span<std::byte> stream) {
+bool SpanStore::check(std::size_t span, const Digest& digest, std::span<std::byte> stream) {
   const std::shared_lock no_drop(drop_mutex_);
   bool right = false;
   try {
     pread_exactly(data_.get(), map_->spans[span].stream_range.offset, stream, data_path().string());
-    right = digest_of(stream) == map_->spans[span].stream_digest;
+    right = digest_of(stream) == digest;
   } catch (const std::exception& error) {
     log::error("store of {}: {}: what cannot be read is fetched again", name(), error.what());
   }
@@ -544,10 +545,10 @@ bool SpanStore::check(std::size_t span, std::span<std::byte> stream) {
   return false;
 }
 
-bool SpanStore::verify(std::size_t span) {
+bool SpanStore::verify(std::size_t span, const Digest& digest) {
   const auto is_right = [&] {
     try {
-      return digest_matches(span);
+      return digest_of_file(span) == digest;
     } catch (const std::exception& error) {
       log::warn("verify {}: {}", name(), error.what());  // a disk that cannot be read holds no right bytes
       return false;

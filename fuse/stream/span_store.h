@@ -81,7 +81,8 @@ class SpanStore {
   // (false).
   bool put(std::size_t span, ByteView stream);
   // Reads an unchecked span (into a buffer of its length) and digests it; it becomes present (true) or absent (false).
-  bool check(std::size_t span, std::span<std::byte> stream);
+  // `digest`: what the layer's map or windows blob says of it, here and below.
+  bool check(std::size_t span, const Digest& digest, std::span<std::byte> stream);
 
   // What the entries say of the layer's contents (UnitTable::make): from now on units are kept, too, and the table
   // beside them. Ignored if it is known. Throws CorruptData if it is of another layer, and std::system_error.
@@ -135,7 +136,7 @@ class SpanStore {
   bool is_kept_whole() const { return kept_whole_.load(std::memory_order_acquire); }
 
   // Re-digests one readable span, or any of a file that is kept whole. True if it is right; a wrong one is dropped.
-  bool verify(std::size_t span);
+  bool verify(std::size_t span, const Digest& digest);
 
   std::filesystem::path data_path() const { return dir_ / "data"; }
   std::filesystem::path mounted_path() const { return dir_ / "mounted"; }
@@ -179,7 +180,7 @@ class SpanStore {
   NotRead try_read(std::uint64_t stream_offset, std::span<std::byte> into);
   void read_present(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const;
   void drop_bad(std::size_t span);
-  bool digest_matches(std::size_t span);
+  Digest digest_of_file(std::size_t span);
   void set_present(std::size_t span);
   void set_absent(std::size_t span);
   bool take_back(std::size_t span);

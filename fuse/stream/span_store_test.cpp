@@ -91,7 +91,7 @@ TEST_F(MountedStoreTest, ADamagedSpanIsNotPunchedAndStaysBadUntilItIsWrittenOver
   const auto mount = open_file(store->data_path(), O_RDONLY);
   damage(150'010);
   for (int run = 0; run < 2; ++run) {
-    EXPECT_FALSE(store->verify(3));
+    EXPECT_FALSE(store->verify(3, layer_.map->digests[3].stream));
     EXPECT_FALSE(store->is_readable(3));
     auto seen = content(mount);
     seen[150'010] ^= std::byte{1};
@@ -102,7 +102,7 @@ TEST_F(MountedStoreTest, ADamagedSpanIsNotPunchedAndStaysBadUntilItIsWrittenOver
     EXPECT_TRUE(store->is_kept_whole());
   }
   store->put(3, stream_of(3));
-  EXPECT_TRUE(store->verify(3));
+  EXPECT_TRUE(store->verify(3, layer_.map->digests[3].stream));
   EXPECT_EQ(content(mount), layer_.stream);
 }
 
@@ -133,7 +133,7 @@ TEST_F(MountedStoreTest, SpansThatWereStoredButNotRecordedAreRightWhenVerified) 
   const auto store = open();
   store->keep_mounted();
   EXPECT_FALSE(store->is_readable(0));
-  EXPECT_TRUE(store->verify(0));
+  EXPECT_TRUE(store->verify(0, layer_.map->digests[0].stream));
   EXPECT_TRUE(store->complete());
 }
 
@@ -204,10 +204,10 @@ TEST_F(SpanStoreTest, ChecksItsBytesWhenTheMapHasOtherSpans) {
   EXPECT_FALSE(store.is_readable(4));
   EXPECT_THROW(read(store, 100'000, 10), TemporaryError);
   Bytes checked(25'000);
-  EXPECT_TRUE(store.check(4, checked));
+  EXPECT_TRUE(store.check(4, refined.map->digests[4].stream, checked));
   EXPECT_EQ(checked, expected(100'000, 25'000));
   EXPECT_EQ(read(store, 100'000, 25'000), expected(100'000, 25'000));
-  EXPECT_FALSE(store.check(6, checked));
+  EXPECT_FALSE(store.check(6, refined.map->digests[6].stream, checked));
   EXPECT_EQ(store.state(6), State::kAbsent);
 }
 
@@ -217,18 +217,18 @@ TEST_F(SpanStoreTest, FindsAFlippedBitForgetsTheSpanAndKeepsItsNeighbours) {
     for (std::size_t span = 0; span < 4; ++span) store->put(span, stream_of(span));
     store->sync();
     damage(75'000);
-    EXPECT_TRUE(store->verify(0));
-    EXPECT_FALSE(store->verify(1));
+    EXPECT_TRUE(store->verify(0, layer_.map->digests[0].stream));
+    EXPECT_FALSE(store->verify(1, layer_.map->digests[1].stream));
     EXPECT_EQ(store->state(1), State::kAbsent);
     EXPECT_EQ(store->present_bytes(), 150'000u);
-    EXPECT_TRUE(store->verify(2));
+    EXPECT_TRUE(store->verify(2, layer_.map->digests[2].stream));
   }
   const auto store = open();
   EXPECT_EQ(store->state(1), State::kAbsent);
   EXPECT_EQ(read(*store, 0, 50'000), expected(0, 50'000));
   EXPECT_EQ(read(*store, 100'000, 50'000), expected(100'000, 50'000));
   store->put(1, stream_of(1));
-  EXPECT_TRUE(store->verify(1));
+  EXPECT_TRUE(store->verify(1, layer_.map->digests[1].stream));
 }
 
 TEST_F(SpanStoreTest, GivesTheSpaceOfADroppedSpanBack) {

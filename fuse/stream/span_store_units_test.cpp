@@ -209,7 +209,7 @@ TEST_F(LyingEntriesTest, NeverWriteOverASpan) {
   put_lie();
   EXPECT_TRUE(store_->touch_if_readable(0));
   EXPECT_EQ(read(layer_.map->spans[0].stream_range), span(0));
-  EXPECT_TRUE(store_->verify(0));
+  EXPECT_TRUE(store_->verify(0, layer_.map->digests[0].stream));
 }
 
 TEST_F(LyingEntriesTest, AreFoundOutByTheSpanWhichIsBelieved) {
@@ -249,7 +249,7 @@ TEST_F(SpanStoreUnitsTest, NoUnitIsWrittenWhereBytesAreUnchecked) {
   ASSERT_EQ(store_->state(0), State::kUnchecked);
   EXPECT_FALSE(put("a"));
   Bytes bytes(7'000);
-  EXPECT_TRUE(store_->check(0, bytes));
+  EXPECT_TRUE(store_->check(0, layer_.map->digests[0].stream, bytes));
 }
 
 }  // namespace

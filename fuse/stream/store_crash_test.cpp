@@ -65,7 +65,8 @@ class StoreLife {
     SpanStore store(dir_, second_.map);
     for (std::size_t span = 0; span < second_.map->spans.size(); ++span) {
       Bytes bytes(second_.map->spans[span].stream_range.length);
-      if (store.state(span) == State::kUnchecked && store.check(span, bytes)) promise_soon_.push_back(span);
+      if (store.state(span) == State::kUnchecked && store.check(span, second_.map->digests[span].stream, bytes))
+        promise_soon_.push_back(span);
     }
     store.sync();
     keep_promises(true);
@@ -78,7 +79,7 @@ class StoreLife {
       SpanStore store(dir, layer.map);
       for (std::size_t span = 0; span < layer.map->spans.size(); ++span) {
         Bytes bytes(layer.map->spans[span].stream_range.length);
-        if (store.state(span) == State::kUnchecked) store.check(span, bytes);
+        if (store.state(span) == State::kUnchecked) store.check(span, layer.map->digests[span].stream, bytes);
         ASSERT_TRUE(store.is_readable(span) || !here.contains(span)) << "span " << span << " is lost; " << story;
         if (store.is_readable(span))
           ASSERT_EQ(read(store, layer, span), part(layer, span)) << "span " << span << " is wrong; " << story;

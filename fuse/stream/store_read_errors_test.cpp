@@ -43,7 +43,7 @@ void read_and_mend(const std::filesystem::path& dir, const test::MadeLayer& laye
   SpanStore store(dir, layer.map);
   for (std::size_t span = 0; span < layer.map->spans.size(); ++span) {
     Bytes bytes(part(span).size());
-    if (store.state(span) == SpanStore::State::kUnchecked) store.check(span, bytes);
+    if (store.state(span) == SpanStore::State::kUnchecked) store.check(span, layer.map->digests[span].stream, bytes);
   }
   for (std::vector<std::uint32_t> missing{0}; !missing.empty();) {
     auto expected = layer.stream;

@@ -49,20 +49,39 @@ ByteRange WindowStore::block_range(std::size_t block) const {
   return {.offset = offset, .length = std::min(block_bytes_, map_->windows_bytes - offset)};
 }
 
-std::pair<std::size_t, std::size_t> WindowStore::blocks_of(ByteRange window) const {
-  if (window.length == 0) return {0, 0};
-  if (!window.fits_in(map_->windows_bytes))
+std::pair<std::size_t, std::size_t> WindowStore::blocks_of(ByteRange record) const {
+  if (record.length == 0) return {0, 0};
+  if (!record.fits_in(map_->windows_bytes))
     fail<CorruptData>("{}: window at {} lies outside the windows blob of {} bytes", map_->layer_digest.to_string(),
-                      window.offset, map_->windows_bytes);
-  return {std::size_t(window.offset / block_bytes_), std::size_t((window.end() - 1) / block_bytes_) + 1};
+                      record.offset, map_->windows_bytes);
+  return {std::size_t(record.offset / block_bytes_), std::size_t((record.end() - 1) / block_bytes_) + 1};
 }
 
-std::vector<std::size_t> WindowStore::missing_blocks(ByteRange window) const {
+std::vector<std::size_t> WindowStore::missing_blocks(ByteRange record) const {
   std::vector<std::size_t> missing;
-  const auto [first, last] = blocks_of(window);
+  const auto [first, last] = blocks_of(record);
   for (auto block = first; block < last; ++block)
     if (states_[block].load(std::memory_order_acquire) == State::kAbsent) missing.push_back(block);
   return missing;
+}
+
+void WindowStore::check(std::size_t block, ByteView bytes) const {
+  if (blocks_ == 1 && digest_of(bytes) != map_->windows_digest)
+    fail<CorruptData>("windows blob {} of layer {}: its digest does not match", map_->windows_digest.to_string(),
+                      map_->layer_digest.to_string());
+  if (blocks_ != 1) index::check_window_blocks(*map_, block * block_bytes_, bytes);
+}
+
+bool WindowStore::damaged(ByteRange record) {
+  const auto [first, last] = blocks_of(record);
+  try {
+    for (auto block = first; block < last; ++block)
+      if (states_[block].load(std::memory_order_acquire) != State::kAbsent) check(block, load(block_range(block)));
+  } catch (const CorruptData&) {
+    return true;
+  } catch (const TemporaryError&) {  // dropped meanwhile
+  }
+  return false;
 }
 
 void WindowStore::put(std::size_t block, ByteView bytes) {
@@ -70,9 +89,7 @@ void WindowStore::put(std::size_t block, ByteView bytes) {
   if (bytes.size() != range.length)
     fail<CorruptData>("windows of {}: block at {} has {} bytes, not {}", map_->layer_digest.to_string(), range.offset,
                       bytes.size(), range.length);
-  if (blocks_ == 1 && digest_of(bytes) != map_->windows_digest)
-    fail<CorruptData>("windows blob {} of layer {}: its digest does not match", map_->windows_digest.to_string(),
-                      map_->layer_digest.to_string());
+  check(block, bytes);
   try {
     pwrite_all(data_.get(), range.offset, bytes, data_path_.string());
     memory_.with([&](Memory& memory) { memory.unsynced.push_back(std::uint32_t(block)); });
@@ -85,13 +102,13 @@ void WindowStore::put(std::size_t block, ByteView bytes) {
   }
 }
 
-Bytes WindowStore::load(ByteRange window) {
-  Bytes bytes(window.length);
-  const auto [first, last] = blocks_of(window);
+Bytes WindowStore::load(ByteRange record) {
+  Bytes bytes(record.length);
+  const auto [first, last] = blocks_of(record);
   for (auto block = first; block < last; ++block) {
     const auto range = block_range(block);
-    const auto from = std::max(range.offset, window.offset);
-    const auto into = std::span(bytes).subspan(from - window.offset, std::min(range.end(), window.end()) - from);
+    const auto from = std::max(range.offset, record.offset);
+    const auto into = std::span(bytes).subspan(from - record.offset, std::min(range.end(), record.end()) - from);
     switch (states_[block].load(std::memory_order_acquire)) {
       case State::kPresent:
         try {
@@ -110,15 +127,15 @@ Bytes WindowStore::load(ByteRange window) {
         });
         break;
       case State::kAbsent:
-        fail<TemporaryError>("{}: window at {} is not here", map_->layer_digest.to_string(), window.offset);
+        fail<TemporaryError>("{}: window at {} is not here", map_->layer_digest.to_string(), record.offset);
     }
   }
   return bytes;
 }
 
-void WindowStore::drop(ByteRange window) {
+void WindowStore::drop(ByteRange record) {
   const std::lock_guard log_lock(log_mutex_);
-  const auto [first, last] = blocks_of(window);
+  const auto [first, last] = blocks_of(record);
   if (first == last) return;
   for (auto block = first; block < last; ++block) states_[block].store(State::kAbsent, std::memory_order_release);
   memory_.with([first_block = first, last_block = last](Memory& memory) {

@@ -1,7 +1,7 @@
 #pragma once
-// The windows blob of a layer on local disk, in blocks fetched as spans need them. Windows have no digests of their
-// own: a wrong one shows when the span decoded with it does not match its digest, and then its blocks are dropped. On
-// disk: docs/formats/store.md.
+// The windows blob of a layer on local disk, in blocks fetched as spans need them. By maps of versions before 0.3
+// blocks have no digests: a wrong one shows when the span decoded with it does not match its own, and then they are
+// dropped. On disk: docs/formats/store.md.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -19,7 +19,6 @@
 
 namespace varve::fuse {
 
-inline constexpr std::uint64_t kWindowBlockBytes = 64 * 1024;
 // A windows blob up to this size is fetched whole, as one block, and checked against its digest.
 inline constexpr std::uint64_t kWholeWindowsBytes = 1 << 20;
 
@@ -34,17 +33,18 @@ class WindowStore {
 
   std::size_t blocks() const { return blocks_; }
   ByteRange block_range(std::size_t block) const;  // in the windows blob
-  // Blocks that this window needs and that are not here.
-  std::vector<std::size_t> missing_blocks(ByteRange window) const;
+  // Blocks that this record (LayerMap::record_range) needs and that are not here.
+  std::vector<std::size_t> missing_blocks(ByteRange record) const;
 
-  // Throws CorruptData if the block is the whole blob and does not match its digest. If the disk takes no more, the
-  // block is kept in memory.
+  // Throws CorruptData if the block does not match its digest, or that of the blob if it is the whole. If the disk
+  // takes no more, the block is kept in memory.
   void put(std::size_t block, ByteView bytes);
-  // The bytes of a window (still compressed). Throws TemporaryError if a block of it is not here,
-  // index::CorruptSpan if the disk does not give it back.
-  Bytes load(ByteRange window);
-  // Forgets the blocks of a window that proved wrong.
-  void drop(ByteRange window);
+  // Throws TemporaryError if a block of it is not here, index::CorruptSpan if the disk does not give it back.
+  Bytes load(ByteRange record);
+  // Reads the blocks of a record again; true if they are not what they were put as, as far as that can be told.
+  bool damaged(ByteRange record);
+  // Forgets the blocks of a record that proved wrong.
+  void drop(ByteRange record);
   void sync();
 
  private:
@@ -52,11 +52,12 @@ class WindowStore {
     std::vector<Bytes> blocks;  // those that are not in the file; sized on first use
     std::vector<std::uint32_t> unsynced;
   };
-  std::pair<std::size_t, std::size_t> blocks_of(ByteRange window) const;
+  std::pair<std::size_t, std::size_t> blocks_of(ByteRange record) const;
+  void check(std::size_t block, ByteView bytes) const;
 
   const std::shared_ptr<const index::LayerMap> map_;
   std::filesystem::path data_path_;
-  std::uint64_t block_bytes_ = kWindowBlockBytes;
+  std::uint64_t block_bytes_ = index::kWindowBlockBytes;
   std::size_t blocks_ = 0;
   UniqueFd data_;
   enum class State : std::uint8_t { kAbsent, kInMemory, kPresent };

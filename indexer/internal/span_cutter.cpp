@@ -13,6 +13,8 @@ constexpr std::uint64_t kFollowingBytes = 256 * 1024;
 // one.
 constexpr std::uint64_t kMaxGapBytes = 256 * 1024;
 
+bool needs_window(const SpanStart& start) { return start.window_bytes != 0 && !start.follows; }
+
 std::uint64_t first_compressed(const SpanStart& start) { return start.compressed_offset - (start.bits != 0 ? 1 : 0); }
 
 }  // namespace
@@ -68,7 +70,7 @@ void SpanCutter::pump(bool at_end, std::uint64_t compressed_end) {
     const auto start = starts_.front();
     if (seen_stream_ <= start.stream_offset) break;  // perhaps nothing follows it
     // The window is made sparse by looking at what follows.
-    if (!at_end && start.window_bytes != 0 && seen_stream_ < start.stream_offset + codec::kDeflateWindowBytes) break;
+    if (!at_end && needs_window(start) && seen_stream_ < start.stream_offset + codec::kDeflateWindowBytes) break;
     if (open_) end_span(start.stream_offset, start.compressed_offset - start.compressed_gap);
     begin_span(start);
     starts_.pop_front();
@@ -99,7 +101,7 @@ void SpanCutter::begin_span(const SpanStart& start) {
   SpanWork work{.kind = SpanWork::Kind::kBegin, .start = start};
   emitted_stream_ = start.stream_offset;
   emitted_compressed_ = first_compressed(start);
-  if (start.window_bytes != 0) {
+  if (needs_window(start)) {
     work.window = copy_stream(start.stream_offset - start.window_bytes, start.stream_offset);
     work.following = copy_compressed(emitted_compressed_, emitted_compressed_ + kFollowingBytes);
   }

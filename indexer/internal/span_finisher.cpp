@@ -46,6 +46,7 @@ void SpanFinisher::begin(const SpanWork& work) {
   span_.compressed_range.offset = start.compressed_offset - (start.bits != 0 ? 1 : 0);
   span_.bits = start.bits;
   span_.member_header = start.member_start;
+  span_.follows = start.follows;
   if (work.window.empty()) return;
   const auto packed = pack_window(work.window, work.following, start.bits);
   span_.window = {.offset = windows_.size(), .length = packed.size()};
@@ -55,8 +56,7 @@ void SpanFinisher::begin(const SpanWork& work) {
 void SpanFinisher::end(const SpanWork& work) {
   span_.stream_range.length = work.stream_end - span_.stream_range.offset;
   span_.compressed_range.length = work.compressed_end - span_.compressed_range.offset;
-  span_.stream_digest = stream_digest_.finish();
-  span_.compressed_digest = compressed_digest_.finish();
+  digests_.push_back({.compressed = compressed_digest_.finish(), .stream = stream_digest_.finish()});
   spans_.push_back(span_);
 }
 

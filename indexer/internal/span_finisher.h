@@ -16,6 +16,7 @@ class SpanFinisher {
 
   // Valid after the last kEnd.
   std::vector<index::Span> take_spans() { return std::move(spans_); }
+  std::vector<index::SpanDigests> take_digests() { return std::move(digests_); }
   Bytes take_windows() { return std::move(windows_); }
 
  private:
@@ -23,6 +24,7 @@ class SpanFinisher {
   void end(const SpanWork& work);
 
   std::vector<index::Span> spans_;
+  std::vector<index::SpanDigests> digests_;
   Bytes windows_;
   index::Span span_;
   Sha256 compressed_digest_;

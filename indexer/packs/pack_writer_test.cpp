@@ -83,10 +83,10 @@ TEST_F(PackWriterTest, FramesDecodeToTheBytesOfTheLayersInTheOrderOfTheRanges) {
   const auto map = pack.map();
   codec::SpanDecoder decoder;
   Bytes stream;
-  for (const auto& span : map.spans) {
-    Bytes decoded(span.stream_range.length);
-    index::decode_span(map, span, ByteView(bytes).subspan(span.compressed_range.offset, span.compressed_range.length),
-                       {}, decoded, decoder);
+  for (std::size_t i = 0; i < map.spans.size(); ++i) {
+    const auto& [offset, length] = map.spans[i].compressed_range;
+    Bytes decoded(map.spans[i].stream_range.length);
+    index::decode_span(map, i, {.compressed = ByteView(bytes).subspan(offset, length)}, decoded, decoder);
     append(stream, decoded);
   }
   Bytes expected;

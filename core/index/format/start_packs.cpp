@@ -189,8 +189,7 @@ LayerMap StartPack::map() const {
     Span span;
     span.stream_range = {.offset = at, .length = std::min(kPackFrameBytes, map.stream_bytes - at)};
     span.compressed_range = {.offset = compressed_at, .length = frame.compressed_bytes};
-    span.compressed_digest = frame.compressed_digest;
-    span.stream_digest = frame.stream_digest;
+    map.digests.push_back({.compressed = frame.compressed_digest, .stream = frame.stream_digest});
     at = span.stream_range.end();
     compressed_at = span.compressed_range.end();
     map.spans.push_back(span);

@@ -20,6 +20,11 @@ class SpanUse {
     const auto [first, last] = map_.spans_of(range);
     for (auto span = first; span < last; ++span) needs_[span] |= cold ? kCold : kHot;
   }
+  // After all was added: what a hot span follows is decoded before it, so it is no less hot.
+  void settle() {
+    for (auto span = needs_.size(); span-- > 1;)
+      if ((needs_[span] & kHot) != 0 && map_.spans[span].follows) needs_[span - 1] |= kHot;
+  }
   bool needed_elsewhere(std::size_t span) const { return (needs_[span] & kHot) != 0; }
 
   // [first, last) of neighbours that are cold, what nobody reads between two of them included.
@@ -65,6 +70,7 @@ class Marker {
     // An image that repeats a layer has one stream for it.
     for (const auto& map : maps) uses_.try_emplace(map->layer_digest, *map);
     each_piece([](SpanUse& use, ByteRange range, bool cold) { use.add(range, cold); });
+    for (auto& [digest, use] : uses_) use.settle();
   }
 
   ColdRanges ranges(ColdSummary& summary) {
@@ -79,7 +85,7 @@ class Marker {
         layer.ranges.push_back({.offset = begin, .length = spans[last - 1].stream_range.end() - begin});
         summary.stream_bytes += layer.ranges.back().length;
         for (auto span = first; span < last; ++span)
-          summary.compressed_bytes += spans[span].compressed_range.length + spans[span].window.length;
+          summary.compressed_bytes += spans[span].compressed_range.length + use.map().record_range(span).length;
       }
       if (!layer.ranges.empty()) result.layers.push_back(std::move(layer));
     }
