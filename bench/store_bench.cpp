@@ -116,7 +116,7 @@ class StoreBench {
       read_sequentially("cold, local source", repository_, {}, gzip);
       read_sequentially("cold, 1 Gbit/s, 2 ms", linked, {}, gzip);
       read_sequentially("cold, 1 Gbit/s, 2 ms, no read-ahead", linked,
-                        {.read_ahead_spans = 0, .read_next_when_idle = false}, gzip);
+                        {.read_ahead_bytes = 0, .read_next_when_idle = false}, gzip);
     }
     parts();
     fmt::print("\n{:<44} {:>8} {:>9} {:>12}\n", "300 places, 64 KiB each, 1 Gbit/s, 2 ms", "s", "requests",

@@ -65,7 +65,7 @@ class LayerStreamTestBase : public ::testing::Test {
 
   // Counts exactly: nothing is fetched that nobody asked for, unless a test says otherwise.
   StreamOptions options_{.decode_threads = 3,
-                         .read_ahead_spans = 0,
+                         .read_ahead_bytes = 0,
                          .read_next_when_idle = false,
                          .sync_interval = std::chrono::milliseconds(20)};
 

@@ -51,7 +51,7 @@ class StoredLayerStream final : public LayerStream {
   StoredLayerStream(std::shared_ptr<Engine> engine, std::shared_ptr<FetchLayer> layer)
       : engine_(std::move(engine)),
         layer_(std::move(layer)),
-        read_ahead_(*layer_->map, engine_->options.read_ahead_spans),
+        read_ahead_(*layer_->map, engine_->options.read_ahead_bytes),
         copies_(*layer_) {}
 
   const std::shared_ptr<FetchLayer>& layer() const { return layer_; }
@@ -81,7 +81,7 @@ class StoredLayerStream final : public LayerStream {
       return done(std::current_exception());
     }
     if (missing.empty()) {
-      note_read(range, false);
+      if (const auto ahead = ahead_of(range, false)) fetch_ahead(*ahead, false);
       return done(nullptr);
     }
     note_miss(Priority::kReader);
@@ -91,9 +91,12 @@ class StoredLayerStream final : public LayerStream {
         metrics->note_wait(watch.seconds());
         done(std::move(error));
       };
+    const auto ahead = ahead_of(range, true);
+    const bool together = ahead && ahead->why == ReadAhead::Why::kFollows;
     engine_->fetcher.fetch(layer_, std::move(missing), Priority::kReader, std::move(done),
-                           {.stream_offset = stream_offset, .into = into.first(range.length)});
-    note_read(range, true);
+                           {.stream_offset = stream_offset, .into = into.first(range.length)},
+                           together ? SpanFetcher::Ahead(ahead->first, ahead->last) : SpanFetcher::Ahead());
+    if (ahead && !together) fetch_ahead(*ahead, true);
   }
 
   bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) override {
@@ -194,22 +197,30 @@ class StoredLayerStream final : public LayerStream {
     if (priority == Priority::kReader) engine_->limit.note_reader();
   }
 
-  void note_read(ByteRange range, bool missed) {
-    if (layer_->store.complete()) return;
-    const auto ahead = read_ahead_.on_read(range, missed);
-    if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle) || engine_->limit.full()) return;
+  std::optional<ReadAhead::Ahead> ahead_of(ByteRange range, bool missed) {
+    if (layer_->store.complete()) return std::nullopt;
+    auto ahead = read_ahead_.on_read(range, missed);
+    if (!ahead || engine_->limit.full()) return std::nullopt;
+    if (ahead->why == ReadAhead::Why::kNeighbour && !engine_->options.read_next_when_idle) return std::nullopt;
+    // Where the reader gets on by copies, what the old version has and nobody has read there is not expected to be
+    // read.
+    if (ahead->why == ReadAhead::Why::kFollows && copies_.any()) return std::nullopt;
+    return ahead;
+  }
+
+  void fetch_ahead(const ReadAhead::Ahead& ahead, bool missed) {
     engine_->syncer.wake();
-    const auto priority = ahead->sequential ? Priority::kReadAhead : Priority::kBackground;
-    // What can be copied is, when it is read. Where the reader gets on by copies, what the old version has and nobody
-    // has read there is not expected to be read here.
-    const auto enough = missed && ahead->sequential ? LocalCopies::Found::kHere : LocalCopies::Found::kKnown;
-    auto first = ahead->first;
-    for (auto span = ahead->first; span < ahead->last && copies_.any(); ++span) {
+    const bool reads_on = ahead.why == ReadAhead::Why::kReadsOn;
+    const auto priority = reads_on ? Priority::kReadAhead : Priority::kBackground;
+    // What can be copied is, when it is read; for the rest see ahead_of().
+    const auto enough = missed && reads_on ? LocalCopies::Found::kHere : LocalCopies::Found::kKnown;
+    auto first = ahead.first;
+    for (auto span = ahead.first; span < ahead.last && copies_.any(); ++span) {
       if (!copies_.has_all(layer_->map->spans[span].stream_range, enough)) continue;
       if (first < span) engine_->fetcher.fetch_ahead(layer_, first, span, priority);
       first = span + 1;
     }
-    if (first < ahead->last) engine_->fetcher.fetch_ahead(layer_, first, ahead->last, priority);
+    if (first < ahead.last) engine_->fetcher.fetch_ahead(layer_, first, ahead.last, priority);
   }
 
   std::exception_ptr store_full() const {

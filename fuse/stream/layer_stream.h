@@ -129,7 +129,7 @@ struct StreamOptions {
   std::uint64_t max_request_bytes = 4 << 20;     // compressed side, of one merged request
   std::uint64_t merge_gap_bytes = 64 << 10;      // spans nearer than this are fetched in one request
   std::uint64_t max_in_flight_bytes = 64 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers
-  unsigned read_ahead_spans = 8;                 // most spans fetched ahead of a sequential reader
+  std::uint64_t read_ahead_bytes = 8 << 20;      // stream side, most that is fetched ahead of a sequential reader
   std::chrono::milliseconds deadline{120'000};   // of one ensure() or read()
   bool read_next_when_idle =
       true;  // fetch the span after one that a reader missed, while the link has nothing else to do

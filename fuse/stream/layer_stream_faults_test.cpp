@@ -136,6 +136,54 @@ TEST_F(LayerStreamFaultsTest, MemoryForOneSpanIsEnoughForThoseThatFollowEachOthe
   EXPECT_EQ(read(*stream, 0, layer.stream.size()), layer.stream);
 }
 
+// Whoever serves the windows blob says what the bytes of spans must be: only as the map has it.
+TEST_F(LayerStreamFaultsTest, ARecordThatIsNotWhatTheMapSaysIsNotBelieved) {
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(30'000'000)), 20'000, 0);
+  ASSERT_GT(layer.windows.size(), 1u << 20);  // in blocks
+  auto stream = serve(layer);
+  const auto span = layer.map->spans.size() / 2;
+  const auto record = layer.map->record_range(span);
+  const auto& range = layer.map->spans[span].stream_range;
+  for (const auto wrong : {record.offset, record.end() - 1, record.end() - 33}) {  // window, and both digests
+    repository_->flip(layer.map->windows_digest, wrong);
+    Outcome outcome;
+    stream->ensure(range, Priority::kReader, outcome.done());
+    EXPECT_TRUE(outcome.failed_with<CorruptData>());
+    EXPECT_THAT(outcome.wait(), HasSubstr("does not match the index"));
+    repository_->mend();
+  }
+  EXPECT_EQ(read(*stream, range.offset, range.length), part(layer, range.offset, range.length));
+
+  // What the disk makes of it later is fetched again.
+  const auto other = span + 1;
+  const auto changed = layer.map->record_range(other).end() - 40;
+  const auto file = open_file(data_file(layer).parent_path() / "windows", O_RDWR);
+  Bytes byte(1);
+  pread_exactly(file.get(), changed, byte, "windows");
+  byte[0] ^= std::byte{1};
+  pwrite_all(file.get(), changed, byte, "windows");
+  const auto& next = layer.map->spans[other].stream_range;
+  EXPECT_EQ(read(*stream, next.offset, next.length), part(layer, next.offset, next.length));
+  EXPECT_TRUE(stream->verify().bad.empty());
+}
+
+TEST_F(LayerStreamFaultsTest, VerifyFetchesWhatSaysWhatTheBytesMustBe) {
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(1'000'000)), 100'000, 40'000);
+  auto stream = serve(layer);
+  EXPECT_EQ(read(*stream, 0, layer.stream.size()), layer.stream);
+  stream_.reset();
+  stream.reset();
+  streams_.reset();
+  std::filesystem::remove(data_file(layer).parent_path() / "windows");
+  damage(layer, 500'000);
+  open();
+  stream = serve(layer);
+  const auto verified = stream->verify();
+  EXPECT_THAT(verified.bad, SizeIs(1));
+  EXPECT_EQ(verified.checked_bytes, layer.stream.size());
+  EXPECT_EQ(read(*stream, 0, layer.stream.size()), layer.stream);
+}
+
 TEST_F(LayerStreamFaultsTest, AWrongWindowIsFetchedAgainAndTheSpanIsNot) {
   const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(9'000'000)), 20'000, true);
   ASSERT_GT(layer.windows.size(), 1u << 20);  // not checked as a whole
@@ -381,7 +429,7 @@ TEST_F(LayerStreamFaultsTest, AWholeBlobThatBreaksIsBegunAgainAndAWrongOneRefuse
 TEST_F(LayerStreamFaultsTest, AnErrorAheadOfNeedIsNobodysError) {
   const auto layer = tar_layer();
   options_.read_next_when_idle = true;
-  options_.read_ahead_spans = 4;
+  options_.read_ahead_bytes = 4 * 50'000;
   auto stream = serve(layer);
   repository_->flip(layer.map->layer_digest, kSpan + 1);
   EXPECT_EQ(read(*stream, 0, 10), part(layer, 0, 10));

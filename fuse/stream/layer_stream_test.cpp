@@ -60,7 +60,7 @@ TEST_P(LayerFormatTest, ReadsAnywhereWhatTheLayerHolds) {
 
 TEST_P(LayerFormatTest, RandomReadsOfManyThreadsAreRightWhileSpansArrive) {
   const auto layer = GetParam().make(6'000'000);
-  options_.read_ahead_spans = 8;
+  options_.read_ahead_bytes = 8 * 50'000;
   options_.read_next_when_idle = true;
   options_.max_in_flight_bytes = 200'000;
   options_.connections = 4;
@@ -130,6 +130,21 @@ TEST_F(LayerStreamTest, WhoWantsOnlyTheBeginDoesNotWaitForWhatFollows) {
   const auto head = second_head(*layer.map);
   read(*stream, layer.map->spans[head].stream_range.offset, 1);
   EXPECT_FALSE(stream->is_readable(layer.map->spans[head + 1].stream_range));
+}
+
+TEST_F(LayerStreamTest, WhatFollowsAMissComesWithTheSameRequest) {
+  options_.read_ahead_bytes = 8 * 50'000;
+  const auto layer = test::make_followed_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), 400'000, 60'000);
+  const auto& spans = layer.map->spans;
+  auto stream = serve(layer);
+  const auto head = second_head(*layer.map);
+  ASSERT_TRUE(spans[head + 1].follows && spans[head + 2].follows);
+  read(*stream, spans[head].stream_range.offset, 1);
+  auto span = head;
+  do EXPECT_TRUE(stream->is_readable(spans[span].stream_range)) << span;
+  while (spans[++span].follows);
+  EXPECT_FALSE(stream->is_readable(spans[span].stream_range));
+  EXPECT_EQ(repository_->reads_of(layer.map->layer_digest), 1u);
 }
 
 // What one image's index says of a layer is nothing that another image reads by.
@@ -242,7 +257,7 @@ TEST_F(LayerStreamTest, WindowsOfALargeBlobAreFetchedByRange) {
 
 TEST_F(LayerStreamTest, ReadAheadMakesASequentialReaderWaitLess) {
   const auto layer = test::make_tar_layer(test::some_stream(4'000'000), kSpan);
-  options_.read_ahead_spans = 8;
+  options_.read_ahead_bytes = 8 * 50'000;
   auto stream = serve(layer);
   std::size_t waits = 0;
   Outcome last;
@@ -258,7 +273,7 @@ TEST_F(LayerStreamTest, ReadAheadMakesASequentialReaderWaitLess) {
 
 TEST_F(LayerStreamTest, ALoneMissBringsItsNeighbourOnAnIdleLinkOnlyIfWanted) {
   const auto layer = test::make_tar_layer(test::some_stream(1'000'000), kSpan);
-  options_.read_ahead_spans = 8;
+  options_.read_ahead_bytes = 8 * 50'000;
   auto stream = serve(layer);
   read(*stream, 500'000, 100);
   EXPECT_EQ(stream->stats().present_bytes, kSpan);

@@ -271,7 +271,7 @@ TEST_F(LocalCopiesTest, EntriesThatNoTarHasAreRefusedByName) {
 }
 
 TEST_F(LocalCopiesTest, ReadAheadDoesNotFetchWhatCanBeCopied) {
-  options_.read_ahead_spans = 8;
+  options_.read_ahead_bytes = 8 * 50'000;
   options_.read_next_when_idle = true;
   const auto old = test::make_content_layer(library(1'700'000'000), kSpan);
   const auto fresh = test::make_content_layer(library(1'700'000'060), kSpan);
@@ -283,7 +283,7 @@ TEST_F(LocalCopiesTest, ReadAheadDoesNotFetchWhatCanBeCopied) {
 }
 
 TEST_F(LocalCopiesTest, WhatNobodyReadOfTheOldVersionIsNotReadAheadUnlessItIsMissed) {
-  options_.read_ahead_spans = 8;
+  options_.read_ahead_bytes = 8 * 50'000;
   options_.read_next_when_idle = true;
   const auto old = test::make_content_layer(library(1'700'000'000), kSpan);
   const auto fresh = test::make_content_layer(library(1'700'000'060), kSpan);

@@ -16,7 +16,7 @@ constexpr std::uint64_t kSequentialBytes = 512 * 1024;
 }  // namespace
 
 std::optional<ReadAhead::Ahead> ReadAhead::on_read(ByteRange stream_range, bool missed) {
-  if (max_spans_ == 0 || stream_range.length == 0 || stream_range.end() > map_.stream_bytes) return std::nullopt;
+  if (max_bytes_ == 0 || stream_range.length == 0 || stream_range.end() > map_.stream_bytes) return std::nullopt;
   const auto span = map_.span_at(stream_range.end() - 1);
   const std::lock_guard lock(mutex_);
   bool known = false;
@@ -25,17 +25,22 @@ std::optional<ReadAhead::Ahead> ReadAhead::on_read(ByteRange stream_range, bool 
   if (!known) {
     sequence.next_offset = stream_range.end();
     sequence.run_bytes = stream_range.length;
-    sequence.window = 0;
     sequence.ahead_to = span + 1;
   } else if (stream_range.end() > sequence.next_offset) {
     sequence.run_bytes += stream_range.end() - sequence.next_offset;
-    const auto span_before = map_.span_at(sequence.next_offset - 1);
     sequence.next_offset = stream_range.end();
-    if (sequence.run_bytes >= kSequentialBytes) return advance(sequence, span_before, span);
+    if (sequence.run_bytes >= kSequentialBytes) return advance(sequence, span);
   }
-  const bool has_neighbour = span + 1 < map_.spans.size() && (is_cold(span) || !is_cold(span + 1));
-  if (missed && !known && has_neighbour) return Ahead{.first = span + 1, .last = span + 2};
-  return std::nullopt;
+  return missed ? around(span, !known) : std::nullopt;
+}
+
+std::optional<ReadAhead::Ahead> ReadAhead::around(std::size_t span, bool alone) const {
+  const auto is_wanted = [&](std::size_t one) { return one < map_.spans.size() && (is_cold(span) || !is_cold(one)); };
+  auto last = span + 1;
+  if (!is_wanted(last)) return std::nullopt;
+  if (!map_.spans[last].follows) return alone ? std::optional(Ahead{.first = last, .last = last + 1}) : std::nullopt;
+  while (is_wanted(last) && map_.spans[last].follows) ++last;
+  return Ahead{.first = span + 1, .last = last, .why = Why::kFollows};
 }
 
 // The sequence that this read goes on with, or the least recently used one to begin anew.
@@ -53,16 +58,12 @@ ReadAhead::Sequence& ReadAhead::sequence_of(ByteRange stream_range, bool& known)
   return *oldest;
 }
 
-std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size_t span_before, std::size_t span) {
-  const bool entered = span != span_before;
-  if (sequence.window == 0)
-    sequence.window = 1;
-  else if (entered)
-    sequence.window = std::min(max_spans_, sequence.window * 2);
-  else
-    return std::nullopt;
+std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size_t span) {
+  const auto window = std::min(max_bytes_, sequence.run_bytes);
   const auto first = std::max(sequence.ahead_to, span + 1);
-  auto last = behind(span, sequence.window);
+  const auto asked_to = map_.spans[first - 1].stream_range.end();
+  if (first == map_.spans.size() || asked_to - sequence.next_offset > window / 2) return std::nullopt;
+  auto last = std::max(first, map_.span_at(std::min(map_.stream_bytes, sequence.next_offset + window) - 1)) + 1;
   if (!is_cold(span)) {
     for (auto ahead = first; ahead < last; ++ahead) {
       if (is_cold(ahead)) last = ahead;
@@ -70,16 +71,7 @@ std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size
   }
   if (first >= last) return std::nullopt;
   sequence.ahead_to = last;
-  return Ahead{.first = first, .last = last, .sequential = true};
-}
-
-// One past so many spans behind one, each with those that follow it.
-std::size_t ReadAhead::behind(std::size_t span, std::size_t count) const {
-  auto last = span + 1;
-  if (last < map_.spans.size() && map_.spans[last].follows) --count;
-  for (; last < map_.spans.size(); ++last)
-    if (!map_.spans[last].follows && count-- == 0) break;
-  return last;
+  return Ahead{.first = first, .last = last, .why = Why::kReadsOn};
 }
 
 void ReadAhead::note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) {

@@ -16,13 +16,19 @@ namespace varve::fuse {
 // One per layer. Safe to use from any thread. `map` must outlive it.
 class ReadAhead {
  public:
+  enum class Why : std::uint8_t {
+    kReadsOn,    // somebody goes through the stream
+    kFollows,    // it follows what was missed: what is read of one file lies close together
+    kNeighbour,  // of a lone span, worth it only on an idle link
+  };
   struct Ahead {
     std::size_t first = 0, last = 0;  // spans [first, last)
-    bool sequential = false;  // somebody reads on; else the neighbour of a lone span, worth it only on an idle link
+    Why why = Why::kNeighbour;
   };
 
-  // A span and those that follow it count as one of `max_spans`.
-  ReadAhead(const index::LayerMap& map, unsigned max_spans) : map_(map), max_spans_(max_spans) {}
+  // Of a reader that goes on at most `max_bytes` are fetched ahead (stream side), and no more than it has read in one
+  // run. 0: nothing is fetched ahead.
+  ReadAhead(const index::LayerMap& map, std::uint64_t max_bytes) : map_(map), max_bytes_(max_bytes) {}
 
   // A reader reads this range; `missed` if part of it was not in the store. Returns what to fetch ahead, nothing most
   // of the time. What was returned once for a sequence is not returned again.
@@ -36,18 +42,17 @@ class ReadAhead {
   struct Sequence {
     std::uint64_t next_offset = 0;  // where it would read on
     std::uint64_t run_bytes = 0;    // read in one run up to there
-    std::size_t window = 0;         // spans fetched ahead of it; 0 until it is known to be sequential
     std::size_t ahead_to = 0;       // one past the last span asked for
     std::uint64_t last_use = 0;     // 0: not in use
   };
 
   Sequence& sequence_of(ByteRange stream_range, bool& known);
-  std::optional<Ahead> advance(Sequence& sequence, std::size_t span_before, std::size_t span);
-  std::size_t behind(std::size_t span, std::size_t count) const;
+  std::optional<Ahead> advance(Sequence& sequence, std::size_t span);
+  std::optional<Ahead> around(std::size_t span, bool alone) const;
   bool is_cold(std::size_t span) const { return !cold_.empty() && cold_[span]; }
 
   const index::LayerMap& map_;
-  const std::size_t max_spans_;
+  const std::uint64_t max_bytes_;
   std::mutex mutex_;
   std::array<Sequence, 16> sequences_;  // several readers go through one layer at a time
   std::uint64_t uses_ = 0;

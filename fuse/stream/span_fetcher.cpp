@@ -100,7 +100,7 @@ ReaderBuffer SpanFetcher::part_of(const ReaderBuffer& buffer, ByteRange span) {
 }
 
 void SpanFetcher::fetch(const std::shared_ptr<FetchLayer>& layer, std::vector<std::uint32_t> missing, Priority priority,
-                        LayerStream::Done done, const ReaderBuffer& buffer) {
+                        LayerStream::Done done, const ReaderBuffer& buffer, Ahead ahead) {
   auto waiter = std::make_shared<Waiter>();
   waiter->layer = layer;
   waiter->buffer = buffer;
@@ -111,7 +111,7 @@ void SpanFetcher::fetch(const std::shared_ptr<FetchLayer>& layer, std::vector<st
   std::exception_ptr trouble;
   try {
     while (!missing.empty()) {
-      const auto here = ask_for(waiter, missing);
+      const auto here = ask_for(waiter, missing, std::exchange(ahead, {}));
       missing.clear();
       if (!waiter->reads()) break;
       for (const auto span : here) {
@@ -134,7 +134,7 @@ void SpanFetcher::fetch(const std::shared_ptr<FetchLayer>& layer, std::vector<st
 }
 
 std::vector<std::uint32_t> SpanFetcher::ask_for(const std::shared_ptr<Waiter>& waiter,
-                                                const std::vector<std::uint32_t>& missing) {
+                                                const std::vector<std::uint32_t>& missing, Ahead ahead) {
   std::vector<std::uint32_t> here;
   const std::lock_guard lock(mutex_);
   const RangeFetcher::Together together(ranges_);
@@ -150,17 +150,22 @@ std::vector<std::uint32_t> SpanFetcher::ask_for(const std::shared_ptr<Waiter>& w
     }
   }
   if (waiter->spans_left > 0 && waiter->waits() && waiter->deadline == Clock::TimePoint()) set_deadline(waiter);
+  begin_ahead(waiter->layer, ahead, Priority::kReadAhead);
   return here;
 }
 
 void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
                               Priority priority) {
-  // On a full disk it would only push what readers need out of memory.
-  if (layer->store.disk_full()) return;
   const std::lock_guard lock(mutex_);
   const RangeFetcher::Together together(ranges_);
   make_piece_sources(layer);
-  for (auto span = first; span < last && !stopping_; ++span)
+  begin_ahead(layer, {first, last}, priority);
+}
+
+void SpanFetcher::begin_ahead(const std::shared_ptr<FetchLayer>& layer, Ahead ahead, Priority priority) {
+  // On a full disk it would only push what readers need out of memory.
+  if (layer->store.disk_full()) return;
+  for (auto span = ahead.first; span < ahead.second && !stopping_; ++span)
     if (!layer->store.touch_if_readable(span)) find_or_begin_task(layer, span, priority);
 }
 

@@ -63,9 +63,11 @@ class SpanFetcher {
   ~SpanFetcher();  // as stop()
 
   // Makes spans readable that the store lacked a moment ago (ascending, at least one), and fills their part of the
-  // buffer if there is one. `done` is called once, as LayerStream says.
+  // buffer if there is one. `done` is called once, as LayerStream says. `ahead`: the spans from the first up to the
+  // second come with the same request, if they can; nobody waits for them.
+  using Ahead = std::pair<std::size_t, std::size_t>;
   void fetch(const std::shared_ptr<FetchLayer>& layer, std::vector<std::uint32_t> missing, Priority priority,
-             LayerStream::Done done, const ReaderBuffer& buffer = {});
+             LayerStream::Done done, const ReaderBuffer& buffer = {}, Ahead ahead = {});
   // Fetches spans for which nobody waits; what fails is left.
   void fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority);
 
@@ -140,7 +142,9 @@ class SpanFetcher {
 
   static ReaderBuffer part_of(const ReaderBuffer& buffer, ByteRange span);
   // Returns those that are here by now.
-  std::vector<std::uint32_t> ask_for(const std::shared_ptr<Waiter>& waiter, const std::vector<std::uint32_t>& missing);
+  std::vector<std::uint32_t> ask_for(const std::shared_ptr<Waiter>& waiter, const std::vector<std::uint32_t>& missing,
+                                     Ahead ahead);
+  void begin_ahead(const std::shared_ptr<FetchLayer>& layer, Ahead ahead, Priority priority);
   void make_piece_sources(const std::shared_ptr<FetchLayer>& layer);
   Tasks::iterator find_or_begin_task(const std::shared_ptr<FetchLayer>& layer, std::size_t span, Priority priority);
   void promote(Tasks::iterator task, Priority priority);
