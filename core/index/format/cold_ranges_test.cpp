@@ -105,6 +105,17 @@ TEST_F(MarkCold, ALayerOfOneFrameIsFetchedWholeAnyway) {
   EXPECT_EQ(summary_.single_frame_bytes, 3000u);
 }
 
+TEST_F(MarkCold, WhatAHotSpanFollowsIsFetchedWithItAndIsNotCold) {
+  const auto map = map_of("a", 10, LayerFormat::kGzip);
+  for (std::size_t span = 1; span < 5; ++span) map->spans[span].follows = true;
+  maps_ = {map};
+  tree_.entries["before"] = file(0, 0, 2000);
+  tree_.entries["hot"] = file(0, 2000, 500);
+  tree_.entries["behind"] = file(0, 3000, 1000);
+  EXPECT_THAT(marked({"before", "behind"}), ElementsAre(ByteRange{3000, 1000}));
+  EXPECT_THAT(marked({"before", "hot", "behind"}), ElementsAre(ByteRange{0, 4000}));
+}
+
 TEST_F(MarkCold, PartsOfAFileAreColdWhereSpansHoldNothingElse) {
   tree_.entries["lib"] = file(0, 500, 8000);
   tree_.entries["next"] = file(0, 8500, 100);
