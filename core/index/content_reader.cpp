@@ -173,8 +173,8 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
   }
 }
 
-// Of spans first to last. Records usually lie in span order: a run of them is one request, of whole blocks where these
-// have digests, which ends where the next one does not follow.
+// Records usually lie in span order: a run of them is one request, of whole blocks where these have digests, which ends
+// where the next one does not follow.
 std::vector<Bytes> ContentReader::fetch_records(std::size_t layer, std::size_t first, std::size_t last) {
   const auto& map = *index_.maps[layer];
   std::vector<Bytes> records(last - first + 1);
@@ -190,9 +190,9 @@ std::vector<Bytes> ContentReader::fetch_records(std::size_t layer, std::size_t f
     if (range.length > 0) {
       if (!windows)
         fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
-      const auto begin = range.offset / kWindowBlockBytes * kWindowBlockBytes;
-      const auto end =
-          std::min((range.end() + kWindowBlockBytes - 1) / kWindowBlockBytes * kWindowBlockBytes, map.windows_bytes);
+      const auto unit = map.has_digests_in_windows() ? kWindowBlockBytes : 1;
+      const auto begin = range.offset / unit * unit;
+      const auto end = std::min((range.end() + unit - 1) / unit * unit, map.windows_bytes);
       const auto blocks = fetch(*local_.holder_of(windows, index_.source), *windows, {begin, end - begin});
       check_window_blocks(map, begin, blocks);
       for (auto k = i; k < next; ++k) {

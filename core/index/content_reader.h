@@ -39,7 +39,7 @@ class ContentReader {
   using SpanSink = std::function<void(const Span& span, ByteView stream)>;
   void read_spans(std::size_t layer, std::size_t first, std::size_t last, const SpanSink& sink);
   void check_range(std::size_t layer, ByteRange stream_range) const;
-  // One window per span, empty where none is needed.
+  // One of each span from `first` to `last`, empty where none is needed.
   std::vector<Bytes> fetch_records(std::size_t layer, std::size_t first, std::size_t last);
   // All spans before `stream_end`.
   void read_single_frame(std::size_t layer, std::uint64_t stream_end, const SpanSink& sink);

@@ -457,7 +457,6 @@ void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_p
       end_task(task, error, false, calls);
     } else {
       // The compressed bytes of a span with a wrong window are right and kept.
-      state.stage = Task::Stage::kFetching;
       need_before(task);
       download_window(task, *delay);
       if (window_is_wrong)
