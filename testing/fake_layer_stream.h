@@ -37,7 +37,7 @@ class FakeLayerStream final : public fuse::LayerStream {
   bool is_readable(ByteRange stream_range) const override;
   void ensure(ByteRange stream_range, fuse::Priority priority, Done done) override;
   void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) override;
-  Digest digest_of_span(std::size_t span) override { return map_.digests.at(span).stream; }
+  Digest bring_digest_of_span(std::size_t span) override { return map_.digests.at(span).stream; }
   bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) override;
   void note_cold(const Digest&, const std::vector<ByteRange>&) override {}
   bool complete() const override;

@@ -27,7 +27,7 @@ index::ReadStream reader_of(const std::shared_ptr<LayerStream>& stream,
                 if (!stream->read_if_readable(offset, into))
                   fail<TemporaryError>("layer {} is not complete any more", stream->map().layer_digest.to_string());
               },
-          .digest_of_span = [stream](std::size_t span) { return stream->digest_of_span(span); }};
+          .digest_of_span = [stream](std::size_t span) { return stream->bring_digest_of_span(span); }};
 }
 
 enum class Again : std::uint8_t { kNo, kYes };  // what was proved before, too

@@ -103,7 +103,7 @@ class StoredLayerStream final : public LayerStream {
     return layer_->store.read(stream_offset, into).empty();
   }
 
-  Digest digest_of_span(std::size_t span) override { return layer_->bring_digest_of_span(span); }
+  Digest bring_digest_of_span(std::size_t span) override { return layer_->bring_digest_of_span(span); }
 
   void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) override {
     read_ahead_.note_cold(image, stream_ranges);

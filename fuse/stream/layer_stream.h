@@ -68,7 +68,7 @@ class LayerStream {
   // in the store soon after.
   virtual void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) = 0;
   // What the index says of a span's bytes; fetched if it is not here. Throws what the source does, and CorruptData.
-  virtual Digest digest_of_span(std::size_t span) = 0;
+  virtual Digest bring_digest_of_span(std::size_t span) = 0;
   // As read() if nothing need be fetched; else false, and `into` may hold anything.
   virtual bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
 

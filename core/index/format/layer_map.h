@@ -14,6 +14,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
+#include "core/codec/gzip_walker.h"
 
 namespace varve::index {
 
@@ -22,8 +23,8 @@ inline constexpr std::uint64_t kMaxSpanStreamBytes = 1ull << 30;  // highly comp
 inline constexpr std::uint64_t kMaxStreamBytes = 1ull << 44;      // 16 TiB of one layer, far above any runtime
 inline constexpr std::uint64_t kMaxWindowBytes = 32'768 + 1'024;  // one window in the windows blob, compressed
 inline constexpr std::uint64_t kWindowBlockBytes = 64 * 1024;     // of the windows blob
-inline constexpr std::uint64_t kFollowedBytes = 32'768;           // of stream before a span: its window (RFC 1951)
-inline constexpr std::size_t kMaxFollowers = 1'024;               // that follow each other without a window
+inline constexpr std::uint64_t kFollowedBytes = codec::kDeflateWindowBytes;  // of stream before a span: its window
+inline constexpr std::size_t kMaxFollowers = 1'024;                          // that follow each other without a window
 
 enum class LayerFormat : std::uint8_t {
   kTar = 0,
