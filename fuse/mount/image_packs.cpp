@@ -69,7 +69,7 @@ void ImagePacks::look_for_triggers(const Layer& layer, ByteRange range) {
 
 void ImagePacks::tell(const Group& group) {
   auto listeners = listeners_->lock();
-  if (!listeners->empty()) listeners->back()(*group.group, group.source);
+  if (!listeners->empty()) listeners->back()(*group.group);
 }
 
 std::shared_ptr<void> ImagePacks::listen(OnStart on_start) {
@@ -89,6 +89,7 @@ void ImagePacks::use(Group& group) {
   const auto& pack = group.group->pack;
   std::vector<Places> fresh(layer_streams_.size());
   group.ends.reserve(pack.ranges.size());
+  group.is_read.resize(group.source.stream->map().spans.size());
   std::uint64_t at = 0;
   for (const auto& range : pack.ranges) {
     fresh[range.layer].push_back({.stream_range = range.stream_range, .group = &group, .pack_offset = at});
@@ -99,7 +100,7 @@ void ImagePacks::use(Group& group) {
                                     .group = &group,
                                     .literal = literal.bytes.data()});
   for (std::uint32_t layer = 0; layer < fresh.size(); ++layer)
-    if (!fresh[layer].empty()) add_places(layer, std::move(fresh[layer]));
+    if (!fresh[layer].empty()) add_places(layer, std::move(fresh[layer]), group);
   group.used = true;
   log::debug("start-up pack of {}: {} bytes", group.group->name, pack.compressed_bytes());
   const std::lock_guard bringing(mutex_);
@@ -108,15 +109,16 @@ void ImagePacks::use(Group& group) {
   changed_.notify_all();
 }
 
-// What packs have in common stays with the one that was used first.
-void ImagePacks::add_places(std::uint32_t layer, Places fresh) {
+// What packs have in common stays with the one that was used first, unless that has failed.
+void ImagePacks::add_places(std::uint32_t layer, Places fresh, Group& group) {
   std::ranges::sort(fresh, {}, [](const Placed& one) { return one.stream_range.offset; });
   auto& known = layers_.at(layer_streams_[layer]).places;
-  const auto old = known.with([](const auto& places) { return places; });
+  auto old = known.with([](const auto& places) { return places ? *places : Places(); });
+  std::erase_if(old, [](const Placed& one) { return one.group->source.failed.load(); });
   auto merged = std::make_shared<Places>();
-  merged->reserve(fresh.size() + (old ? old->size() : 0));
-  auto next = old ? old->begin() : Places::const_iterator();
-  const auto end = old ? old->end() : Places::const_iterator();
+  merged->reserve(fresh.size() + old.size());
+  auto next = old.cbegin();
+  const auto end = old.cend();
   for (auto one : fresh) {
     while (next != end && next->stream_range.end() <= one.stream_range.offset) merged->push_back(*next++);
     // Cut by those that are there; the last of them may reach into the next fresh one.
@@ -146,6 +148,11 @@ void ImagePacks::add_places(std::uint32_t layer, Places fresh) {
     }
   }
   while (next != end) merged->push_back(*next++);
+  for (const auto& one : *merged) {
+    if (one.group != &group || one.literal != nullptr) continue;
+    const auto last = (one.pack_offset + one.stream_range.length - 1) / index::kPackFrameBytes;
+    for (auto frame = one.pack_offset / index::kPackFrameBytes; frame <= last; ++frame) group.is_read[frame] = true;
+  }
   known.with([&](auto& places) { places = std::move(merged); });
 }
 
@@ -156,7 +163,14 @@ void ImagePacks::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
   const ByteRange wanted{.offset = piece.stream_offset, .length = piece.length};
   look_for_triggers(layer, wanted);
   const auto places = layer.places.with([](const auto& known) { return known; });
-  if (!places || piece.stream->is_readable(wanted)) return pieces.push_back(piece);
+  if (!places) return pieces.push_back(piece);
+  auto next =
+      std::ranges::upper_bound(*places, wanted.offset, {}, [](const Placed& one) { return one.stream_range.end(); });
+  if (piece.stream->is_readable(wanted)) {
+    pieces.push_back(piece);
+    pieces.back().learnt = next != places->end() && next->stream_range.offset < wanted.end();
+    return;
+  }
   auto at = wanted.offset;
   const auto take = [&](std::uint64_t end, const Placed* placed) {
     if (end <= at) return;
@@ -164,6 +178,7 @@ void ImagePacks::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
     part.stream_offset = at;
     part.into += at - wanted.offset;
     part.length = end - at;
+    part.learnt = placed != nullptr;
     if (placed != nullptr && placed->literal != nullptr) {
       part.literal = placed->literal + (at - placed->stream_range.offset);
     } else if (placed != nullptr) {
@@ -173,8 +188,6 @@ void ImagePacks::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
     pieces.push_back(part);
     at = end;
   };
-  auto next =
-      std::ranges::upper_bound(*places, wanted.offset, {}, [](const Placed& one) { return one.stream_range.end(); });
   for (; next != places->end() && next->stream_range.offset < wanted.end(); ++next) {
     if (next->group->source.failed) continue;
     take(std::max(at, next->stream_range.offset), nullptr);
@@ -229,7 +242,7 @@ bool ImagePacks::bring_next(Bringing& bringing, PiecesUnderWay& under_way) {
   auto& source = bringing.group->source;
   const auto& spans = source.stream->map().spans;
   const auto needed = [&](std::size_t frame) {
-    return !source.stream->is_readable(spans[frame].stream_range) &&
+    return bringing.group->is_read[frame] && !source.stream->is_readable(spans[frame].stream_range) &&
            !is_in_layers(*bringing.group, spans[frame].stream_range);
   };
   auto& frame = bringing.next_frame;

@@ -9,7 +9,8 @@
 //               layer if the pack fails; else from the layer
 //
 // The start that began last is brought first: what it waits for is what the one before waits for, too (pandas imports
-// numpy).
+// numpy). What several packs hold is read from the one that was used first; frames of the others that hold nothing else
+// are not brought.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -58,7 +59,7 @@ class ImagePacks {
   bool is_enabled() const { return enabled_; }
 
   // Called, by whoever reads, for each read of a trigger once its pack is used. It must not wait.
-  using OnStart = std::function<void(const index::StartGroup& group, const PackSource& pack)>;
+  using OnStart = std::function<void(const index::StartGroup& group)>;
   // Several may listen; the one that came last is called. Until the answer goes, which may wait for a call.
   std::shared_ptr<void> listen(OnStart on_start);
 
@@ -81,6 +82,7 @@ class ImagePacks {
     std::atomic<bool> triggered = false;
     PackSource source;                // its stream is set before `used`
     std::vector<std::uint64_t> ends;  // of the pack's ranges, in its stream; likewise
+    std::vector<bool> is_read;        // by frame: whether bytes of it are read from it; likewise
     std::atomic<bool> used = false;
     StreamStats before;
     // Those of its ranges that have bytes of this part of its stream, which is not empty.
@@ -110,7 +112,7 @@ class ImagePacks {
   void look_for_triggers(const Layer& layer, ByteRange range);
   void tell(const Group& group);
   void use(Group& group);
-  void add_places(std::uint32_t layer, Places fresh);
+  void add_places(std::uint32_t layer, Places fresh, Group& group);
   void bring_loop(const std::stop_token& stop);
   void keep(Bringing& bringing);
   bool bring_next(Bringing& bringing, PiecesUnderWay& under_way);

@@ -64,6 +64,12 @@ class ImagePacksTest : public ::testing::Test {
     if (enabled) images_packs_->enable([](const index::StartPack&) { return false; });
   }
 
+  // Whether what is read there was learnt.
+  bool is_learnt(ByteRange range) {
+    std::vector<StreamPiece> pieces;
+    file_->find_pieces(range, 0, pieces);
+    return std::ranges::any_of(pieces, &StreamPiece::learnt);
+  }
   // Of what was read, or of the error.
   std::string read(ByteRange range) {
     std::vector<StreamPiece> pieces;
@@ -188,6 +194,48 @@ TEST_F(ImagePacksTest, WhatIsInTheStoreIsUsedWithoutItsTrigger) {
   images_packs_->enable([](const index::StartPack&) { return true; });
   EXPECT_EQ(read({1 << 20, 4096}), "right");
   EXPECT_EQ(layer_->wishes(), 0u);
+}
+
+TEST_F(ImagePacksTest, WhatAPackHoldsIsLearntWhereverItIsReadFrom) {
+  add_group("numpy", {{4096, 4096}, {1 << 20, 8}}, {{100'000, 8}});
+  open();
+  EXPECT_FALSE(is_learnt({1 << 20, 4096})) << "not triggered yet";
+  for (const bool here : {false, true}) {
+    if (here) layer_->set_here();
+    EXPECT_TRUE(is_learnt({4096, 10}));
+    EXPECT_TRUE(is_learnt({0, 8192}));
+    EXPECT_TRUE(is_learnt({1 << 20, 4096}));
+    EXPECT_TRUE(is_learnt({99'000, 4096})) << "a literal";
+    EXPECT_FALSE(is_learnt({0, 4096}));
+    EXPECT_FALSE(is_learnt({200'000, 4096}));
+  }
+}
+
+TEST_F(ImagePacksTest, WhatTwoPacksHoldIsBroughtOnce) {
+  constexpr auto kFrame = index::kPackFrameBytes;
+  add_group("numpy", {{0, 2 * kFrame}});
+  // Its second frame is numpy's, too.
+  add_group("pandas", {{1 << 20, kFrame}, {4096, kFrame}, {1 << 21, 4096}});
+  open();
+  EXPECT_EQ(read({0, 1}), "right");
+  EXPECT_EQ(read({1 << 20, 1}), "right");
+  while (pack("numpy").wished() != std::vector<ByteRange>{{0, 2 * kFrame}}) std::this_thread::yield();
+  while (pack("pandas").wished() != std::vector<ByteRange>{{0, kFrame}, {2 * kFrame, 4096}}) std::this_thread::yield();
+  EXPECT_EQ(read({4096, kFrame}), "right");
+  EXPECT_EQ(read({1 << 21, 4096}), "right");
+  EXPECT_EQ(layer_->wishes(), 0u);
+}
+
+TEST_F(ImagePacksTest, OfAPackThatFailedAnotherTakesItsPlace) {
+  add_group("numpy", {{0, 4096}, {1 << 20, 600'000}});
+  add_group("pandas", {{1 << 21, 4096}, {1 << 20, 600'000}});
+  pack("numpy").fail_all("no such blob");
+  open();
+  EXPECT_EQ(read({0, 4096}), "right");
+  const auto wishes = layer_->wishes();
+  EXPECT_EQ(read({1 << 21, 4096}), "right");
+  EXPECT_EQ(read({(1 << 20) + 1000, 500'000}), "right");
+  EXPECT_EQ(layer_->wishes(), wishes);
 }
 
 TEST_F(ImagePacksTest, OverlappingPacksGiveTheSameBytesWhereverTheyAreCut) {

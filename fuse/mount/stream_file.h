@@ -33,6 +33,7 @@ struct StreamPiece {
   PackSource* pack = nullptr;  // not null: the same bytes are at `pack_offset` of its stream, which is asked first
   std::uint64_t pack_offset = 0;
   const std::byte* literal = nullptr;  // not null: these are the bytes
+  bool learnt = false;                 // some of it is in a pack that was triggered, wherever it is read from
   bool operator==(const StreamPiece&) const = default;
 };
 

@@ -67,7 +67,7 @@ class LoaderAhead::Work {
       ahead_.devices_.at(extent.place.device - 1)->find_pieces({extent.place.offset, extent.length}, 0, pieces);
     log::debug("a package is being imported: {} parts of it are fetched ahead", pieces.size());
     for (const auto& piece : pieces)
-      if (piece.pack == nullptr && piece.literal == nullptr && take_from_budget(piece.length))
+      if (!piece.learnt && take_from_budget(piece.length))
         piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, [](const auto&) {});
   }
 
@@ -239,7 +239,7 @@ class LoaderAhead::Work {
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
       // A start that was learnt: its pack has what the loader reads.
-      if (piece.pack != nullptr || piece.literal != nullptr || !take_from_budget(piece.length + 2 * kAround))
+      if (piece.learnt || !take_from_budget(piece.length + 2 * kAround))
         waiting->arrived(false);
       else
         piece.stream->ensure(with_surroundings(piece), Priority::kReadAhead, done);

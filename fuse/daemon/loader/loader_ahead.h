@@ -14,8 +14,10 @@
 //     a read of a second place of a package's modules (module_table.h) -> the rest of them
 //     a load of a second extension module of a folder -> all of that folder
 //
-// All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted, nothing is guessed of code,
-// and what comes by start-up packs is left to them.
+// All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted, and nothing is guessed of
+// code. A read of what a start-up pack brings begins nothing: what such a start reads was learnt, and it is in the
+// pack.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -48,7 +50,8 @@ class LoaderAhead {
   void begin();
   // Fetches no more, and waits for nothing that is under way. After begin(), never beside it.
   void end() { thread_ = {}; }
-  // Somebody reads that of a device. Costs next to nothing, as most reads are of no head and of no module.
+  // Somebody reads that of a device, which no pack brings. Costs next to nothing, as most reads are of no head and of
+  // no module.
   void note_read(std::uint32_t device, ByteRange device_range);
 
  private:
@@ -82,8 +85,10 @@ class WatchedFile final : public StreamFile {
       : file_(std::move(file)), device_(device), ahead_(std::move(ahead)) {}
   std::uint64_t size() const override { return file_->size(); }
   void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override {
-    ahead_->note_read(device_, range);
+    const auto others = pieces.size();
     file_->find_pieces(range, into, pieces);
+    if (std::none_of(pieces.begin() + std::ptrdiff_t(others), pieces.end(), [](const auto& one) { return one.learnt; }))
+      ahead_->note_read(device_, range);
   }
 
  private:

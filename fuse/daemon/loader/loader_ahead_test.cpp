@@ -20,6 +20,22 @@ using test::ElfFile;
 
 constexpr std::uint64_t kApart = 1 << 20;  // of two files: more than what is fetched around them
 
+// A layer of which start-up packs hold some.
+class LearntFile final : public StreamFile {
+ public:
+  LearntFile(std::shared_ptr<LayerStream> layer, const std::vector<ByteRange>& learnt)
+      : file_(std::move(layer)), learnt_(learnt) {}
+  std::uint64_t size() const override { return file_.size(); }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override {
+    file_.find_pieces(range, into, pieces);
+    pieces.back().learnt = std::ranges::any_of(learnt_, [&](const ByteRange& one) { return one.overlaps(range); });
+  }
+
+ private:
+  LayerFile file_;
+  const std::vector<ByteRange>& learnt_;
+};
+
 // A tree of one layer whose files are what a test puts there.
 class LoaderAheadTest : public ::testing::Test {
  protected:
@@ -58,9 +74,9 @@ class LoaderAheadTest : public ::testing::Test {
     tree_.layers = 1;
     written_ = index::write_erofs(tree_, {layer_->map().diff_id.hex()}, {next_});
     reader_ = std::make_unique<index::ErofsReader>(written_.bytes, "the test's tree");
-    ahead_ = std::make_shared<LoaderAhead>(
-        *reader_, std::vector<std::shared_ptr<StreamFile>>{std::make_shared<LayerFile>(layer_)});
-    file_ = std::make_shared<WatchedFile>(std::make_shared<LayerFile>(layer_), 1, ahead_);
+    const auto file = std::make_shared<LearntFile>(layer_, learnt_);
+    ahead_ = std::make_shared<LoaderAhead>(*reader_, std::vector<std::shared_ptr<StreamFile>>{file});
+    file_ = std::make_shared<WatchedFile>(file, 1, ahead_);
   }
   void begin() { open(), ahead_->begin(); }
   ~LoaderAheadTest() override {
@@ -115,6 +131,7 @@ class LoaderAheadTest : public ::testing::Test {
   Bytes content_;
   std::uint64_t next_ = kApart;
   std::map<std::string, ByteRange> places_;
+  std::vector<ByteRange> learnt_;
   std::shared_ptr<test::FakeLayerStream> layer_;
   index::ErofsImage written_;
   std::unique_ptr<index::ErofsReader> reader_;
@@ -273,6 +290,26 @@ TEST_F(LoaderAheadTest, ASecondExtensionModuleBringsThoseBesideIt) {
   read_head("site-packages/pack/_libs/b.so");
   EXPECT_TRUE(all_are_read({"site-packages/pack/_libs/c.so", "usr/lib/libneeded.so"}));
   expect_untouched({"site-packages/pack/_libs/more/d.so", "usr/bin/three"});
+}
+
+TEST_F(LoaderAheadTest, WhatPacksBringBeginsNothing) {
+  const std::string pack = "site-packages/pack/";
+  for (const auto* name : {"a.so", "b.so", "c.so", "d.so"}) add_library(pack + "_libs/" + name, {"libneeded.so"});
+  add_library("usr/lib/libneeded.so", {});
+  add_library("settle/bin/last", {});
+  const std::vector<std::string> modules{pack + "a.py", pack + "b.py", pack + "c.py", pack + "d.py"};
+  add_modules(modules);
+  for (const auto& path : {pack + "_libs/a.so", pack + "_libs/b.so", modules[0], modules[1]})
+    learnt_.push_back(places_.at(path));
+  begin();
+  for (const auto& path : {pack + "_libs/a.so", pack + "_libs/b.so", modules[0], modules[1]}) read_head(path);
+  settle();
+  expect_untouched({pack + "_libs/c.so", "usr/lib/libneeded.so", modules[2]});
+  // What nobody learnt, of the same package, is guessed as ever; what packs bring is left to them.
+  for (const auto& path : {pack + "_libs/c.so", pack + "_libs/d.so", modules[2], modules[3]}) read_head(path);
+  EXPECT_TRUE(all_are_read({pack + "_libs/c.so", pack + "_libs/d.so", "usr/lib/libneeded.so"}));
+  EXPECT_TRUE(all_are_wanted({modules[2], modules[3]}));
+  expect_untouched({pack + "_libs/a.so", modules[0], modules[1]});
 }
 
 TEST_F(LoaderAheadTest, OfManyLargeExtensionModulesNoneIsGuessed) {

@@ -160,7 +160,7 @@ std::vector<ShownPart> PackedFiles::parts_of(const LayerStream& layer, ByteRange
 
 StartPages::StartPages(std::shared_ptr<ServedImage> image, std::filesystem::path dir)
     : image_(std::move(image)), dir_(std::move(dir)) {
-  listening_ = image_->packs()->listen([this](const auto& group, const auto& pack) { begin(group, pack); });
+  listening_ = image_->packs()->listen([this](const auto& group) { begin(group); });
 }
 
 StartPages::~StartPages() {
@@ -168,14 +168,14 @@ StartPages::~StartPages() {
   let_go();
 }
 
-void StartPages::begin(const index::StartGroup& group, const PackSource& pack) {
+void StartPages::begin(const index::StartGroup& group) {
   const std::lock_guard guard(mutex_);
   const auto now = std::chrono::steady_clock::now();
   if (const auto [known, is_new] = begun_.try_emplace(&group, now); !is_new) {
     if (now - known->second < kBeginAgain || std::ranges::find(starts_, &group, &Start::group) != starts_.end()) return;
     known->second = now;
   }
-  starts_.insert(starts_.begin(), {.group = &group, .pack = pack.stream});
+  starts_.insert(starts_.begin(), {.group = &group});
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
   changed_.notify_all();
 }
@@ -238,12 +238,20 @@ bool StartPages::go_on(Start& start, PiecesUnderWay& frames, Reader& reader) {
   const auto& ranges = start.group->pack.ranges;
   if (start.next_range == ranges.size()) return false;
   const auto& range = ranges[start.next_range++];
-  const ByteRange in_pack{.offset = start.pack_offset, .length = range.stream_range.length};
-  start.pack_offset = in_pack.end();
-  const auto& layer = *image_->packs()->layers()[range.layer];
-  if (!layer.is_readable(range.stream_range) && !start.pack->is_readable(in_pack)) {
-    frames.want(*start.pack, in_pack, 1);
-    frames.wait();
+  auto& layer = *image_->packs()->layers()[range.layer];
+  // Of another pack, where that has it too.
+  std::vector<StreamPiece> pieces;
+  image_->packs()->find_pieces(
+      {.stream = &layer, .stream_offset = range.stream_range.offset, .length = range.stream_range.length}, pieces);
+  for (const auto& piece : pieces) {
+    const ByteRange in_pack{.offset = piece.pack_offset, .length = piece.length};
+    if (piece.pack == nullptr) {
+      // What a pack that failed would have had comes when it is asked for.
+      if (piece.literal == nullptr && !layer.is_readable({piece.stream_offset, piece.length})) return true;
+    } else if (!piece.pack->stream->is_readable(in_pack)) {
+      frames.want(*piece.pack->stream, in_pack, 1);
+      frames.wait();
+    }
   }
   for (const auto& part : files_->parts_of(layer, range.stream_range))
     if (!reader.read(files_->paths()[part.file], part.range)) return false;

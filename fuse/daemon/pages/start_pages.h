@@ -65,13 +65,11 @@ class StartPages {
  private:
   struct Start {
     const index::StartGroup* group = nullptr;
-    std::shared_ptr<LayerStream> pack;
     std::size_t next_range = 0;
-    std::uint64_t pack_offset = 0;  // of that range
   };
   class Reader;
 
-  void begin(const index::StartGroup& group, const PackSource& pack);
+  void begin(const index::StartGroup& group);
   void loop(const std::stop_token& stop);
   bool go_on(Start& start, PiecesUnderWay& frames, Reader& reader);
   bool is_interrupted();
