@@ -206,8 +206,7 @@ class Process {
 
   void renew_descriptor_store() {
     try {
-      daemon_->descriptors().renew();
-      log::warn("the keeper has died; another one keeps the connections now");
+      if (daemon_->descriptors().renew()) log::warn("the keeper has died; another one keeps the connections now");
     } catch (const std::exception& error) {
       log::error("the keeper has died, and no other could be started: {}; tried again", error.what());
       std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -32,6 +32,7 @@ using Kind = KeeperMessage::Kind;
 
 constexpr const char* kHandedVariable = "VARVE_HANDED_DESCRIPTORS";  // from one program to the next across exec(2)
 constexpr int kKeeperBacklog = 8;
+constexpr std::string_view kNoKind = "none";
 constexpr timeval kKeeperPatience{.tv_sec = 10, .tv_usec = 0};
 
 // What stands before the next colon.
@@ -85,18 +86,32 @@ void start_keeper(const DescriptorStoreOptions& options) {
   fail_errno("start the keeper {}", options.keeper.front());
 }
 
-// A process of ours. It keeps copies too, in case the keeper dies before the daemon.
+[[noreturn]] void fail_unkept() {
+  fail<Unsupported>("nothing keeps the connections of this daemon (its log says why), so that it cannot be replaced");
+}
+
+void warn_of_no_keeper(const std::exception& error) {
+  log::warn("{}; mounts will not survive the death of the daemon", error.what());
+}
+
+// A process of ours. It keeps copies too, in case the keeper dies before the daemon. One that was just started is not
+// waited for: its first answer is taken when something is to be kept. If that does not come nothing is kept.
 class KeeperStore final : public DescriptorStore {
  public:
   explicit KeeperStore(DescriptorStoreOptions options) : options_(std::move(options)) {
     socket_ = connect_keeper(options_.socket);
-    if (!socket_) start_and_connect();
-    hello();
+    if (!socket_) {
+      start_and_connect();
+      return;
+    }
+    say_hello();
+    hear_hello();
   }
 
   std::map<std::string, UniqueFd> take() override {
     std::map<std::string, UniqueFd> taken;
     const std::lock_guard guard(mutex_);
+    if (!heard_) return taken;
     send_message(socket_.get(), {.kind = Kind::kTake, .name = "", .body = ""});
     while (true) {
       auto answer = expect_answer();
@@ -110,6 +125,7 @@ class KeeperStore final : public DescriptorStore {
 
   void keep(const std::string& name, int fd) override {
     const std::lock_guard guard(mutex_);
+    if (!lives()) return;
     auto& copy = copies_[name] = duplicate(fd);
     try {
       try_to_store(name, copy.get());
@@ -122,37 +138,43 @@ class KeeperStore final : public DescriptorStore {
   void forget(const std::string& name) noexcept override {
     const std::lock_guard guard(mutex_);
     copies_.erase(name);
-    try_to_ask({.kind = Kind::kRemove, .name = name, .body = ""});
+    if (lives()) try_to_ask({.kind = Kind::kRemove, .name = name, .body = ""});
   }
 
   void end() noexcept override {
     const std::lock_guard guard(mutex_);
     copies_.clear();
-    try_to_ask({.kind = Kind::kGoodbye, .name = "", .body = ""});
+    if (lives()) try_to_ask({.kind = Kind::kGoodbye, .name = "", .body = ""});
     ::unlink(options_.socket.c_str());
   }
 
   void expect_successor() override {
     const std::lock_guard guard(mutex_);
+    if (!lives()) fail_unkept();
     ask({.kind = Kind::kSuccessor, .name = "", .body = ""});
   }
 
   int watch_fd() const override {
     const std::lock_guard guard(mutex_);
-    return socket_.get();
+    return gave_up_ ? -1 : socket_.get();
   }
 
   // Only once: keep() may have come first, and of two keepers one would be nobody's and hold all connections for good.
-  void renew() override {
+  bool renew() override {
     const std::lock_guard guard(mutex_);
+    if (!lives()) return false;
     pollfd look{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
     if (::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) renew_with_copies();
+    return true;
   }
 
-  std::string_view kind() const override { return "keeper"; }
+  std::string_view kind() const override {
+    const std::lock_guard guard(mutex_);
+    return lives() ? "keeper" : kNoKind;
+  }
   pid_t pid() const override {
     const std::lock_guard guard(mutex_);
-    return pid_;
+    return lives() ? pid_ : 0;
   }
 
  private:
@@ -161,11 +183,12 @@ class KeeperStore final : public DescriptorStore {
     auto socket = connect_keeper(options_.socket);
     if (!socket) fail<Error>("the keeper does not listen at {}", options_.socket.string());
     socket_ = std::move(socket);
+    say_hello();
   }
 
   void renew_with_copies() {
     start_and_connect();
-    hello();
+    hear_hello();
     for (const auto& [name, fd] : copies_) ask({.kind = Kind::kStore, .name = name, .body = ""}, fd.get());
   }
 
@@ -181,15 +204,31 @@ class KeeperStore final : public DescriptorStore {
     }
   }
 
-  void hello() {
+  void say_hello() {
     std::string words;
     for (const auto& word : options_.daemon) words += word + '\0';
-    // Whom the kernel names is not the keeper but who made its socket.
-    pid_ = static_cast<pid_t>(
-        std::strtol(ask({.kind = Kind::kHello, .name = "", .body = std::move(words)}).body.c_str(), nullptr, 10));
+    send_message(socket_.get(), {.kind = Kind::kHello, .name = "", .body = std::move(words)});
+    heard_ = false;
   }
 
-  KeeperDelivery expect_answer() {
+  // Whom the kernel names is not the keeper but who made its socket.
+  void hear_hello() const {
+    if (std::exchange(heard_, true)) return;
+    pid_ = static_cast<pid_t>(std::strtol(expect_answer().message.body.c_str(), nullptr, 10));
+  }
+
+  // False if the keeper that this process started first never answered.
+  bool lives() const {
+    try {
+      hear_hello();
+    } catch (const std::exception& error) {
+      warn_of_no_keeper(error);
+      gave_up_ = true;
+    }
+    return !gave_up_;
+  }
+
+  KeeperDelivery expect_answer() const {
     auto answer = receive_message(socket_.get());
     if (!answer) fail<Error>("the keeper has gone");
     if (answer->message.kind == Kind::kRefused) fail<Unsupported>("the keeper refuses: {}", answer->message.body);
@@ -212,7 +251,9 @@ class KeeperStore final : public DescriptorStore {
   const DescriptorStoreOptions options_;
   mutable std::mutex mutex_;  // a request and its answer belong together
   UniqueFd socket_;
-  pid_t pid_ = 0;
+  mutable bool heard_ = true;  // the answer to hello
+  mutable bool gave_up_ = false;
+  mutable pid_t pid_ = 0;
   std::map<std::string, UniqueFd> copies_;
 };
 
@@ -297,10 +338,8 @@ class NoStore final : public DescriptorStore {
   void keep(const std::string&, int) override {}
   void forget(const std::string&) noexcept override {}
   void end() noexcept override {}
-  void expect_successor() override {
-    fail<Unsupported>("nothing keeps the connections of this daemon (its log says why), so that it cannot be replaced");
-  }
-  std::string_view kind() const override { return "none"; }
+  void expect_successor() override { fail_unkept(); }
+  std::string_view kind() const override { return kNoKind; }
 };
 
 }  // namespace
@@ -311,7 +350,7 @@ std::unique_ptr<DescriptorStore> open_descriptor_store(const DescriptorStoreOpti
   try {
     if (!options.keeper.empty()) return std::make_unique<KeeperStore>(options);
   } catch (const std::exception& error) {
-    log::warn("{}; mounts will not survive the death of the daemon", error.what());
+    warn_of_no_keeper(error);
   }
   return std::make_unique<NoStore>();
 }

@@ -31,8 +31,8 @@ class DescriptorStore {
 
   // Hung up when the store has died and renew() should be called; -1: that cannot happen.
   virtual int watch_fd() const { return -1; }
-  // Makes another store with the same descriptors. Throws if that fails.
-  virtual void renew() {}
+  // Makes another store with the same descriptors. Throws if that fails; false if nothing is kept.
+  virtual bool renew() { return false; }
   // For `varve status`: "keeper", "systemd" or "none", and the process, if it is one of ours.
   virtual std::string_view kind() const = 0;
   virtual pid_t pid() const { return 0; }
