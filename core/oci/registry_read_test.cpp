@@ -39,6 +39,9 @@ TEST_F(RegistryReadTest, ReadsRangesAndWholeBlobsOverOneConnectionPool) {
 TEST_F(RegistryReadTest, FindsOutThatALoopbackRegistrySpeaksNoTls) {
   options_.plain_http = false;
   EXPECT_EQ(read(*open(), blob_, early_), cut(content_, early_));
+  // By a question that the connection of the next request is made with, not by a handshake that fails.
+  EXPECT_EQ(registry_.records().front().request.method, "HEAD");
+  EXPECT_EQ(registry_.records().front().request.target, "/v2/");
 }
 
 TEST_F(RegistryReadTest, ServerThatIgnoresRangesCostsThePrefixOnly) {

@@ -59,6 +59,19 @@ bool is_permanent(CURLcode code) {
   }
 }
 
+TransportError::Refused refused_by(CURLcode code) {
+  switch (code) {
+    case CURLE_SSL_CONNECT_ERROR:
+      return TransportError::Refused::kTls;
+    case CURLE_GOT_NOTHING:
+    case CURLE_RECV_ERROR:
+    case CURLE_WEIRD_SERVER_REPLY:
+      return TransportError::Refused::kHttp;
+    default:
+      return TransportError::Refused::kNothing;
+  }
+}
+
 // State of one exchange, reached from libcurl's callbacks. They let nothing be thrown through C: it is kept here.
 struct Exchange {
   Exchange(const HttpRequest& r, FirstAnswer* f) : request(r), first_answer(f) {}
@@ -342,7 +355,8 @@ std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClient
 HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto where = request.method + " " + request.url.shown();
   if (options_.first_answer.is_short() && options_.first_answer.host->leave_with_others())
-    throw TransportError(where + ": no answer to others just now, nor ever before", false, true);
+    throw TransportError(where + ": no answer to others just now, nor ever before", TransportError::Refused::kNothing,
+                         true);
   auto connection = take_connection(request.url);
   Exchange exchange(request, options_.first_answer.host.get());
   const auto headers = make_header_list(request.headers);
@@ -364,15 +378,15 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   if (exchange.left_soon) {
     options_.first_answer.host->note_left();
     throw TransportError(
-        fmt::format("{}: no answer within {} ms, nor ever before", where, options_.first_answer.limit->count()), false,
-        true);
+        fmt::format("{}: no answer within {} ms, nor ever before", where, options_.first_answer.limit->count()),
+        TransportError::Refused::kNothing, true);
   }
   if (!result)
     throw TransportError(fmt::format("{}: no byte, or next to none, for {} ms", where, options_.stall_timeout.count()),
-                         false, !exchange.head_done);
+                         TransportError::Refused::kNothing, !exchange.head_done);
   if (*result == CURLE_OK || exchange.enough) return std::move(exchange.response);
   if (is_permanent(*result) || !advice.empty()) fail<Error>("{}: {}{}", where, reason, advice);
-  throw TransportError(where + ": " + reason, *result == CURLE_SSL_CONNECT_ERROR, !exchange.head_done);
+  throw TransportError(where + ": " + reason, refused_by(*result), !exchange.head_done);
 }
 
 }  // namespace varve::oci::internal

@@ -23,15 +23,19 @@ namespace varve::oci::internal {
 // The exchange did not come to an end: no connection, broken, stalled. Trying again may help.
 class TransportError : public TemporaryError {
  public:
-  TransportError(const std::string& message, bool tls_refused, bool no_answer)
-      : TemporaryError(message), tls_refused_(tls_refused), no_answer_(no_answer) {}
+  // How the other side showed that it speaks something else, if it did.
+  enum class Refused : std::uint8_t { kNothing, kTls, kHttp };
+  TransportError(const std::string& message, Refused refused, bool no_answer)
+      : TemporaryError(message), refused_(refused), no_answer_(no_answer) {}
   // The other side did not speak TLS at all.
-  bool tls_refused() const { return tls_refused_; }
+  bool tls_refused() const { return refused_ == Refused::kTls; }
+  // It closed the connection without an answer, or what it said was none: to plain HTTP, as who speaks TLS does.
+  bool http_refused() const { return refused_ == Refused::kHttp; }
   // Not even the head of one came.
   bool no_answer() const { return no_answer_; }
 
  private:
-  bool tls_refused_;
+  Refused refused_;
   bool no_answer_;
 };
 

@@ -90,11 +90,30 @@ bool RegistryEndpoint::speaks_tls(const std::string& host) {
   }
 }
 
+// Who speaks TLS there says 400 to plain HTTP, or closes the connection, or answers with an alert.
+bool RegistryEndpoint::speaks_http(const std::string& host) {
+  constexpr int kBadRequest = 400;
+  HttpRequest request;
+  request.method = "HEAD";
+  request.url = *Url::parse("http://" + host + "/v2/");
+  try {
+    return http_.exchange(request).status() != kBadRequest;
+  } catch (const TransportError& error) {
+    if (error.http_refused()) return false;
+    throw;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Error&) {
+    return false;  // of a permanent kind: an alert is no HTTP
+  }
+}
+
 Url RegistryEndpoint::base() {
   const std::lock_guard lock(probe_mutex_);
   if (!base_) {
-    const bool tls = source_.scheme == Scheme::kHttps ||
-                     (source_.scheme == Scheme::kHttpsIfSpoken && speaks_tls(source_.connect_to));
+    const bool may_be_tls = source_.scheme == Scheme::kHttpsIfSpoken ||
+                            (source_.scheme == Scheme::kHttpIfSpoken && !speaks_http(source_.connect_to));
+    const bool tls = source_.scheme == Scheme::kHttps || (may_be_tls && speaks_tls(source_.connect_to));
     base_ = Url::parse((tls ? "https://" : "http://") + source_.connect_to + "/");
     if (!base_) fail<UsageError>("'{}' is no valid registry host", source_.connect_to);
   }

@@ -62,6 +62,7 @@ class RegistryEndpoint {
   Url base();
   HttpResponse follow(HttpRequest request, const std::string& scopes, std::string_view what);
   bool speaks_tls(const std::string& host);
+  bool speaks_http(const std::string& host);
 
   const Source source_;
   const std::string name_;

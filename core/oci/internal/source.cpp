@@ -19,7 +19,7 @@ Source own_source(const Reference& reference, bool plain_http) {
   source.connect_to = reference.host == "docker.io" ? "registry-1.docker.io" : reference.host;
   source.repository = reference.repository;
   source.scheme = plain_http                         ? Scheme::kHttp
-                  : is_loopback_host(reference.host) ? Scheme::kHttpsIfSpoken
+                  : is_loopback_host(reference.host) ? Scheme::kHttpIfSpoken
                                                      : Scheme::kHttps;
   return source;
 }

@@ -11,7 +11,8 @@
 
 namespace varve::oci::internal {
 
-enum class Scheme { kHttps, kHttp, kHttpsIfSpoken };
+// kHttpsIfSpoken: else HTTP. kHttpIfSpoken, of this machine's own: else HTTPS.
+enum class Scheme { kHttps, kHttp, kHttpsIfSpoken, kHttpIfSpoken };
 
 struct SourceCapabilities {
   bool pull = true;       // content by digest
