@@ -48,8 +48,9 @@ class ArtifactRepository final : public oci::Repository {
     std::vector<oci::Descriptor> found;
     for (const auto& [digest, document] : manifests_) {
       const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, "manifest");
-      if (manifest.subject && manifest.subject->digest == subject && manifest.artifact_type == artifact_type)
-        found.push_back(document.descriptor);
+      if (!manifest.subject || manifest.subject->digest != subject || manifest.artifact_type != artifact_type) continue;
+      found.push_back(document.descriptor);
+      found.back().annotations = manifest.annotations;
     }
     std::ranges::reverse(found);  // in no particular order
     return found;

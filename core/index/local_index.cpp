@@ -64,11 +64,15 @@ std::string said_of(const FoundIndex& index, const trust::Judgement& judgement) 
 // is here is as good as that.
 std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Image& image, const IndexSource& source,
                                                const std::optional<TrustedIndex>& here,
-                                               std::vector<std::string>& refusals) {
+                                               std::shared_ptr<EarlyBlobs>& early, std::vector<std::string>& refusals) {
   std::optional<TrustedIndex> best;
+  const auto begin_early = [&](std::vector<oci::Descriptor> first_load) {
+    if (!here && !source.repository->is_local())
+      early = std::make_shared<EarlyBlobs>(source.repository, std::move(first_load));
+  };
   const auto request = trust::Request::of(image);
   const bool is_beside = source.index_from.empty();
-  visit_indexes(*source.repository, image, [&](FoundIndex found) {
+  const auto visit = [&](FoundIndex found) {
     auto judgement = local.judge(image, found, *source.repository, is_beside, source.index_from);
     if (is_beside && here && !judgement.vouched && local.may_take_notes(image, found) &&
         same_content(found.blobs, here->found.blobs))
@@ -81,12 +85,14 @@ std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Ima
       best = TrustedIndex{.found = std::move(found), .judgement = std::move(judgement)};
     // Where somebody's signature counts, all are looked at until one is signed.
     return best->judgement.vouched || !local.judge().has_keys(request);
-  });
+  };
+  visit_indexes(*source.repository, image, visit, begin_early);
   return best;
 }
 
 struct Offer {
   TrustedIndex index;
+  std::shared_ptr<EarlyBlobs> early;
   std::shared_ptr<oci::Repository> source;
 };
 
@@ -105,9 +111,10 @@ std::optional<Offer> find_offer(LocalIndex& local, const oci::Image& image, cons
   std::optional<Offer> best;
   const bool has_keys = local.judge().has_keys(trust::Request::of(image));
   const auto troubles = visit_index_sources(image, [&](const IndexSource& source) {
-    auto found = find_trusted_there(local, image, source, here, refusals);
+    std::shared_ptr<EarlyBlobs> early;
+    auto found = find_trusted_there(local, image, source, here, early, refusals);
     if (found && (!best || (found->judgement.vouched && !best->index.judgement.vouched)))
-      best = Offer{.index = std::move(*found), .source = source.repository};
+      best = Offer{.index = std::move(*found), .early = std::move(early), .source = source.repository};
     return best && (best->index.judgement.vouched || !has_keys);
   });
   if (!best && !troubles.empty()) std::rethrow_exception(troubles.front());
@@ -132,6 +139,7 @@ std::optional<ChosenIndex> find_choice(LocalIndex& local, const oci::Image& imag
       const bool is_here = here && blobs.manifest.digest == here->found.blobs.manifest.digest;
       const bool other_notes_only = here && same_content(blobs, here->found.blobs);
       return ChosenIndex{.index = std::move(offer->index),
+                         .early = std::move(offer->early),
                          .source = is_here ? nullptr : std::move(offer->source),
                          .other_notes_only = other_notes_only};
     }
@@ -347,33 +355,29 @@ void refuse_refuted(const LocalIndex& local, const oci::Image& image, const Imag
   }
 }
 
+std::uint64_t limit_of(const ImageIndexBlobs& index, const oci::Descriptor& blob) {
+  const auto is = [&](const std::optional<oci::Descriptor>& other) { return other && other->digest == blob.digest; };
+  if (is(index.tree)) return kMaxTreeBlobBytes;
+  if (is(index.ranges)) return kMaxRangesBytes;
+  if (is(index.cold)) return kMaxColdBlobBytes;
+  if (is(index.profile)) return kMaxProfileBlobBytes;
+  if (is(index.start_packs)) return kMaxStartPacksBlobBytes;
+  return kMaxMapBlobBytes;
+}
+
 // What of the first load is not here, all of it at once: one after the other each would cost a round trip. Returns its
 // bytes.
-std::uint64_t fetch_first_load(LocalIndex& local, const LoadedIndex& index) {
-  struct Wanted {
-    oci::Descriptor blob;
-    std::uint64_t limit_bytes = 0;
-  };
-  std::map<Digest, Wanted> named;  // an image may name a layer twice
-  const auto want = [&](const std::optional<oci::Descriptor>& blob, std::uint64_t limit_bytes) {
-    if (blob && !local.repository().has_blob(*blob))
-      named.try_emplace(blob->digest, Wanted{.blob = *blob, .limit_bytes = limit_bytes});
-  };
-  want(index.blobs.tree, kMaxTreeBlobBytes);
-  want(index.blobs.ranges, kMaxRangesBytes);
-  want(index.blobs.cold, kMaxColdBlobBytes);
-  want(index.blobs.profile, kMaxProfileBlobBytes);
-  want(index.blobs.start_packs, kMaxStartPacksBlobBytes);
-  for (const auto& layer : index.blobs.layers) want(layer.map, kMaxMapBlobBytes);
-  std::vector<Wanted> wanted;
+std::uint64_t fetch_first_load(LocalIndex& local, const LoadedIndex& index, EarlyBlobs* early) {
+  auto wanted = index.blobs.first_load();
+  std::erase_if(wanted, [&](const oci::Descriptor& blob) { return local.repository().has_blob(blob); });
+  std::ranges::stable_sort(wanted, std::greater(), &oci::Descriptor::size);
   std::uint64_t bytes = 0;
-  for (auto& [digest, one] : named) {
-    bytes += one.blob.size;
-    wanted.push_back(std::move(one));
-  }
-  std::ranges::stable_sort(wanted, std::greater(), [](const Wanted& one) { return one.blob.size; });
+  for (const auto& blob : wanted) bytes += blob.size;
   parallel_for(wanted.size(), kBlobsAtOnce, CancelFlag(), [&](std::size_t i, const CancelFlag&) {
-    local.blob(wanted[i].blob, *index.source, wanted[i].limit_bytes);
+    if (const auto here = early == nullptr ? std::nullopt : early->take(wanted[i]))
+      oci::put_bytes(local.repository(), *here, wanted[i].media_type);
+    else
+      local.blob(wanted[i], *index.source, limit_of(index.blobs, wanted[i]));
   });
   return bytes;
 }
@@ -398,14 +402,14 @@ void open_tree(LocalIndex& local, LoadedIndex& index) {
 
 // `source`: who offers it; null if it is here.
 LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen,
-                        std::shared_ptr<oci::Repository> source) {
+                        std::shared_ptr<oci::Repository> source, EarlyBlobs* early) {
   const bool is_here = source == nullptr;
   LoadedIndex index;
   index.source = is_here ? source_of_kept(local, image, chosen.found.blobs.manifest.digest) : std::move(source);
   index.blobs = std::move(chosen.found.blobs);
   index.judgement = std::move(chosen.judgement);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
-  index.loaded_bytes += fetch_first_load(local, index);
+  index.loaded_bytes += fetch_first_load(local, index, early);
 
   std::map<Digest, std::shared_ptr<const LayerMap>> maps;  // an image may name a layer twice
   for (std::size_t layer = 0; layer < index.blobs.layers.size(); ++layer) {
@@ -479,7 +483,7 @@ ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace 
 }
 
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, ChosenIndex chosen) {
-  auto index = load_chosen(local, image, std::move(chosen.index), std::move(chosen.source));
+  auto index = load_chosen(local, image, std::move(chosen.index), std::move(chosen.source), chosen.early.get());
   note_use(local, image, index, chosen.other_notes_only);
   return index;
 }
@@ -493,7 +497,7 @@ LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Di
   index.found.document = local.repository().manifest(index_manifest.to_string());
   index.found.blobs = parse_index_manifest(index.found.document, image);
   refuse_refuted(local, image, index.found.blobs);
-  return load_chosen(local, image, std::move(index), nullptr);
+  return load_chosen(local, image, std::move(index), nullptr, nullptr);
 }
 
 std::set<Digest> packs_named(LocalIndex& local, const Digest& image) {

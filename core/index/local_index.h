@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/mapped_file.h"
+#include "core/index/early_blobs.h"
 #include "core/index/format/cold_ranges.h"
 #include "core/index/format/image_index.h"
 #include "core/index/format/profile.h"
@@ -89,6 +90,7 @@ enum class IndexPlace : std::uint8_t { kHere, kRepository };
 // The index that counts, before what it names is loaded.
 struct ChosenIndex {
   TrustedIndex index;
+  std::shared_ptr<EarlyBlobs> early = {};   // some of what it begins with; may be null
   std::shared_ptr<oci::Repository> source;  // who offers it; null: it is here
   bool other_notes_only = false;            // the content is that of the one that is here
 };

@@ -78,6 +78,7 @@ ImageIndexBlobs publish_notes(const oci::Image& image, const LoadedIndex& index,
                               LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
   refuse_word_of_others(image, index, destination);
   const auto original = blobs.manifest.digest;
+  blobs.hint.reset();
   const auto published = find_index(destination, image);
   if (published && same_blobs(blobs, *published)) return *published;
   blobs.generation = std::max(blobs.generation, published ? published->generation : 0) + 1;

@@ -1,9 +1,11 @@
 #include "core/oci/image.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <future>
 #include <set>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -130,12 +132,16 @@ std::optional<Bytes> config_kept(Repository* kept, const Descriptor& config) {
   }
 }
 
+// What is asked meanwhile is waited for, so it takes the connection that is open: a second one costs a round trip.
+constexpr std::chrono::milliseconds kAfterOthers{3};
+
 // Has done meanwhile what needs no config.
 Bytes read_config(const Image& image, const ImageOpening& opening) {
   auto kept = config_kept(opening.kept, image.manifest.config);
   std::future<Bytes> fetched;
   if (!kept)
-    fetched = std::async(opening.meanwhile ? std::launch::async : std::launch::deferred, [&image] {
+    fetched = std::async(opening.meanwhile ? std::launch::async : std::launch::deferred, [&image, &opening] {
+      if (opening.meanwhile && !image.repository->is_local()) std::this_thread::sleep_for(kAfterOthers);
       return read_whole_blob(*image.repository, image.manifest.config, kMaxConfigBytes);
     });
   if (opening.meanwhile) opening.meanwhile(image);

@@ -8,6 +8,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/strings.h"
 #include "core/codec/span_decoder.h"
 #include "core/codec/zstd_walker.h"
 #include "core/oci/artifact.h"
@@ -167,11 +168,39 @@ void or_pass_over(oci::Repository& repository, const Use& use) {
   }
 }
 
+// None of what is not as hint_of() writes it.
+std::vector<oci::Descriptor> hinted_blobs(const oci::Descriptor& listed) {
+  const auto annotation = listed.annotations.find(std::string(kFirstLoadAnnotation));
+  if (annotation == listed.annotations.end()) return {};
+  std::vector<oci::Descriptor> blobs;
+  for (const auto& word : split_words(annotation->second, " ")) {
+    const auto colon = word.find(':');
+    const auto digest = Digest::try_parse(fmt::format("sha256:{}", word.substr(0, colon)));
+    std::uint64_t size = 0;
+    const auto* const end = word.data() + word.size();
+    if (!digest || colon == std::string::npos || blobs.size() == kMaxHintedBlobs) return {};
+    if (const auto read = std::from_chars(word.data() + colon + 1, end, size);
+        read.ec != std::errc() || read.ptr != end)
+      return {};
+    auto& blob = blobs.emplace_back();
+    blob.digest = *digest;
+    blob.size = size;
+  }
+  return blobs;
+}
+
+std::string hint_of(const std::vector<oci::Descriptor>& blobs) {
+  std::string text;
+  if (blobs.size() > kMaxHintedBlobs) return text;
+  for (const auto& blob : blobs) text += fmt::format("{}{}:{}", text.empty() ? "" : " ", blob.digest.hex(), blob.size);
+  return text;
+}
+
 // The artifacts that are listed for `subject`, best first, until `visit` is content. What the list does not say of them
 // is read from their manifests. One that cannot be parsed is passed over; what `visit` throws reaches the caller.
 template <typename Parse, typename Visit>
 void visit_ranked(oci::Repository& repository, const Digest& subject, std::vector<oci::Descriptor> listed,
-                  const Parse& parse, const Visit& visit) {
+                  const Parse& parse, const Visit& visit, const OnHinted& hinted = {}) {
   struct Ranked {
     Rank rank;
     oci::Descriptor descriptor;
@@ -199,6 +228,8 @@ void visit_ranked(oci::Repository& repository, const Digest& subject, std::vecto
     });
   }
   std::ranges::sort(all, better);
+  if (hinted && !all.empty())
+    if (auto blobs = hinted_blobs(all.front().descriptor); !blobs.empty()) hinted(std::move(blobs));
   for (auto& one : all) {
     std::optional<decltype(parse(oci::Document()))> found;
     or_pass_over(repository, [&] {
@@ -231,14 +262,25 @@ std::uint64_t ImageIndexBlobs::index_bytes() const {
   return bytes_of(blobs);
 }
 
+std::vector<oci::Descriptor> ImageIndexBlobs::first_load() const {
+  std::vector<oci::Descriptor> blobs;
+  std::set<Digest> seen;  // an image may name a layer twice
+  const auto add = [&](const std::optional<oci::Descriptor>& blob) {
+    if (blob && seen.insert(blob->digest).second) blobs.push_back(*blob);
+  };
+  add(tree);
+  add(ranges);
+  add(cold);
+  add(profile);
+  add(start_packs);
+  for (const auto& layer : layers) add(layer.map);
+  return blobs;
+}
+
 std::uint64_t ImageIndexBlobs::first_load_bytes() const {
-  std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
-  if (ranges) blobs[ranges->digest] = ranges->size;
-  if (cold) blobs[cold->digest] = cold->size;
-  if (profile) blobs[profile->digest] = profile->size;
-  if (start_packs) blobs[start_packs->digest] = start_packs->size;
-  for (const auto& layer : layers) blobs[layer.map.digest] = layer.map.size;
-  return bytes_of(blobs);
+  auto bytes = manifest.size;
+  for (const auto& blob : first_load()) bytes += blob.size;
+  return bytes;
 }
 
 namespace {
@@ -302,6 +344,8 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   if (blobs.generation != 0)
     manifest.annotations[std::string(kGenerationAnnotation)] = std::to_string(blobs.generation);
   if (!blobs.tool.empty()) manifest.annotations[std::string(kToolAnnotation)] = blobs.tool;
+  if (auto hint = blobs.hint ? *blobs.hint : hint_of(blobs.first_load()); !hint.empty())
+    manifest.annotations[std::string(kFirstLoadAnnotation)] = std::move(hint);
   return manifest;
 }
 
@@ -350,6 +394,8 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
   for (const auto& layer : image.manifest.layers) blobs.layers.push_back(layers.take(layer.digest));
   layers.check_all_taken();
   blobs.tool = tool_of(manifest);
+  const auto hint = manifest.annotations.find(std::string(kFirstLoadAnnotation));
+  blobs.hint = hint == manifest.annotations.end() ? "" : hint->second;
   blobs.generation = generation_of(manifest, what);
   return blobs;
 }
@@ -381,12 +427,14 @@ bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
          });
 }
 
-void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit) {
+void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit,
+                   const OnHinted& hinted) {
   const auto parse = [&](oci::Document document) {
     auto blobs = parse_index_manifest(document, image);
     return FoundIndex{.blobs = std::move(blobs), .document = std::move(document)};
   };
-  visit_ranked(repository, image.digest(), repository.referrers(image.digest(), kIndexArtifactType), parse, visit);
+  visit_ranked(repository, image.digest(), repository.referrers(image.digest(), kIndexArtifactType), parse, visit,
+               hinted);
 }
 
 void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const Digest* image,

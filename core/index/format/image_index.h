@@ -38,6 +38,11 @@ inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";  // "varve
 inline constexpr std::string_view kGenerationAnnotation =
     "dev.varve.generation";  // of the image's index, decimal; absent = 0
 
+// On the manifest of an image's index, and so in the list of referrers: what first_load() says, "HEX:SIZE" each. A
+// hint.
+inline constexpr std::string_view kFirstLoadAnnotation = "dev.varve.first-load";
+inline constexpr std::size_t kMaxHintedBlobs = 64;  // of more none is hinted
+
 inline constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
 inline constexpr std::uint64_t kMaxMapBlobBytes = 2ull << 30;   // kMaxSpans spans
 inline constexpr std::uint64_t kMaxRangesBytes = 256ull << 20;  // decompressed
@@ -66,10 +71,13 @@ struct ImageIndexBlobs {
       0;  // how often its cold marks or its profile were changed: of two indexes of one tool the later one is taken
   std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
   std::string tool;
+  std::optional<std::string> hint;  // kFirstLoadAnnotation as it was read, "" = none; absent: as first_load() has it
 
   std::uint64_t index_bytes() const;  // all blobs, each counted once, and the manifest
-  std::uint64_t first_load_bytes()
-      const;  // manifest, tree, ranges, cold, profile, maps: what a mount needs before it is usable
+  // Tree, ranges, cold, profile, start packs, maps, each once: with the manifest what a mount needs before it is
+  // usable.
+  std::vector<oci::Descriptor> first_load() const;
+  std::uint64_t first_load_bytes() const;
 };
 
 // The tree and ranges blobs as they are published.
@@ -113,7 +121,10 @@ struct FoundLayerIndex {
 };
 // Shows those that are published and parse, preferred ones first by what the list says of them, until `visit` returns
 // true. Whether any may be believed is for trust::Judge to say.
-void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit);
+// `hinted`: what the one that is read first is said to begin with; called at most once, before its manifest is read.
+using OnHinted = std::function<void(std::vector<oci::Descriptor> first_load)>;
+void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit,
+                   const OnHinted& hinted = {});
 // `image`: whose layer it is, as a registry may list layers' indexes with the image's. Null: of whatever image.
 void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const Digest* image,
                          const std::function<bool(FoundLayerIndex)>& visit);
