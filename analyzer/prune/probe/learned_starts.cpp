@@ -18,6 +18,13 @@ using What = LearnedStart::What;
 // The name comes as a word of its own, so it is never code. -c looks into the working directory first.
 constexpr std::string_view kImport = "import sys; sys.path[:] = [p for p in sys.path if p]; __import__(sys.argv[1])";
 
+// Begins twice: in the environment of the image, then in a bare one with one of Python's variables. Whoever starts it
+// has some other environment, and each page of code that only that needs (a locale, a number) would cost a round trip.
+constexpr std::string_view kPrint = "print()";
+constexpr std::string_view kPrintTwice =
+    "import os, sys; print(flush=True); "
+    "os.execve(sys.argv[1], [sys.argv[1], '-c', 'print()'], {'PYTHONDONTWRITEBYTECODE': '1'})";
+
 constexpr std::size_t kMaxShellText = 200;
 
 // How much an import is wanted; more comes first.
@@ -127,7 +134,11 @@ std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& target
     starts.push_back({.what = what, .name = std::move(name), .words = std::move(words), .ends = ends});
   };
   for (const auto& target : targets)
-    if (target.kind == ProbedKind::kPython) add(What::kPython, shell_text(target.words), target.words, true);
+    if (target.kind == ProbedKind::kPython) {
+      const auto& python_path = target.words.front();
+      add(What::kPython, shell_text({python_path, "-c", std::string(kPrint)}),
+          {python_path, "-c", std::string(kPrintTwice), python_path}, true);
+    }
   for (const auto& target : targets)
     if (target.kind == ProbedKind::kKernel && !python.empty())
       add(What::kKernel, shell_text({"jupyter", "kernel", "--kernel=" + target.name}),

@@ -100,7 +100,7 @@ TEST(LearnedStarts, ProgramsAreThoseThatEverybodyStarts) {
   config.cmd = {"start it.sh"};
   std::vector<std::string> names;
   for (const auto& start : learned(image, {}, config)) names.push_back(start.name);
-  EXPECT_THAT(names, ElementsAre("/usr/local/bin/python3.11 -c pass", "jupyter kernel --kernel=python3",
+  EXPECT_THAT(names, ElementsAre("/usr/local/bin/python3.11 -c 'print()'", "jupyter kernel --kernel=python3",
                                  "tini -- 'start it.sh'"));
 }
 
