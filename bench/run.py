@@ -2,7 +2,7 @@
 """The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
 
 Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
-index, many, warm, between, cold, packs, profile. Made images, trees and a history of what was measured are kept in --work.
+index, many, warm, between, cold, packs, local, pull, profile. Made images, trees and a history of what was measured are kept in --work.
 """
 import argparse, contextlib, hashlib, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -15,7 +15,13 @@ sys.path.insert(0, str(REPOSITORY / "tests/oracle"))
 from program import Varve  # noqa: E402
 
 IMPORTS = {"numpy, pandas, sklearn": "import numpy, pandas, sklearn", "torch": "import torch"}
-PACKED_STARTS = {"print(1)": "print(1)", **IMPORTS, "tensorflow": "import tensorflow", "transformers": "import torch, transformers; from transformers import BertModel"}
+KERNEL_START = """from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name="python3")
+reply = client.execute_interactive("print(1)", timeout=300)
+manager.shutdown_kernel(now=True)
+assert reply["content"]["status"] == "ok", reply"""
+PACKED_STARTS = {"print(1)": "print(1)", **IMPORTS, "tensorflow": "import tensorflow", "transformers": "import torch, transformers; from transformers import BertModel",
+                 "Jupyter kernel": KERNEL_START}
 LINKS = [(1000, 2), (200, 20), (10_000, 0.2)]  # Mbit/s, ms
 LINK_BYTES_PER_SECOND = 125e6
 
@@ -48,7 +54,7 @@ def link_seconds(content_bytes, rate_mbit):
 
 def in_tree(tree, code):
     return ["bwrap", "--ro-bind", tree, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--unshare-pid", "--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin",
-            "--setenv", "PYTHONDONTWRITEBYTECODE", "1", "/usr/bin/python3", "-c", code]
+            "--setenv", "HOME", "/tmp", "--setenv", "LANG", "C.UTF-8", "/usr/bin/python3", "-c", code]
 
 
 class Bench:
@@ -293,6 +299,46 @@ class Bench:
                      f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests, link busy {busy:.0%}, daemon {statistics.median(cpu[way]):.2f} s of CPU",
                      f"{statistics.median(times[way]) / limit:.2f}x the limit")
 
+    def measure_local(self):
+        """Starts from what is whole in the store, the page cache empty, beside the unpacked tree on the same disk."""
+        self.prepare_tree()
+        reference = f"oci:{self.indexed()}:latest"
+        with self.varve() as varve:
+            started = time.monotonic()
+            varve.run("pull", reference, check=True, timeout=3600)
+            self.row("pull from this disk, s", f"{time.monotonic() - started:.1f}", f"{self.image_bytes / 1e6:.0f} MB compressed")
+            with contextlib.ExitStack() as stack:
+                trees = {"ext4": self.tree} | {mode: stack.enter_context(varve.mounted(reference, mode)) for mode in self.options.modes}
+                for label in self.options.starts.split(","):
+                    times, cpu = {place: [] for place in trees}, {place: [] for place in trees}
+                    for _ in range(self.options.rounds):
+                        for place, tree in trees.items():
+                            drop_caches()
+                            before = cpu_seconds(varve.daemon_pid())
+                            times[place].append(timed(in_tree(tree, PACKED_STARTS[label]))[0])
+                            cpu[place].append(cpu_seconds(varve.daemon_pid()) - before)
+                    for mode in self.options.modes:
+                        self.row(f"local cold {label}, {mode} mode, s", spread(times[mode]), f"ext4 {spread(times['ext4'])} s, daemon {statistics.median(cpu[mode]):.2f} s of CPU",
+                                 f"{ratio(times[mode], times['ext4']):.2f}x (reach 1.1)")
+
+    def measure_pull(self):
+        """All of the image over two links; beside what the link takes for its bytes."""
+        for path in self.layers:
+            read_all(path)
+        copy = self.indexed()
+        for rate_mbit, rtt_ms in (LINKS[0], LINKS[2]):
+            times, memory, cpu = [], "", []
+            for _ in range(self.options.rounds):
+                with self.link(copy, rtt_ms, rate_mbit) as address, self.varve() as varve:
+                    started = time.monotonic()
+                    varve.run("pull", f"docker://{address}/{copy.name}:latest", check=True, timeout=3600)
+                    times.append(time.monotonic() - started)
+                    memory = memory_of(varve.daemon_pid())
+                    cpu.append(cpu_seconds(varve.daemon_pid()))
+            seconds = statistics.median(times)
+            self.row(f"pull, {rate_mbit} Mbit/s {rtt_ms} ms, s", spread(times, "{:.1f}"), f"{self.image_bytes / 1e6 / seconds:.0f} MB/s compressed, daemon {statistics.median(cpu):.1f} s of CPU, {memory} MiB now / peak",
+                     f"{seconds / link_seconds(self.image_bytes, rate_mbit):.2f}x the link (reach 1.03 at 1 Gbit/s; 350 MB/s at 10)")
+
     def measure_profile(self):
         """The same cold start with and without the image's profile, in turn, over a link with more latency."""
         for label, code in IMPORTS.items():
@@ -382,8 +428,8 @@ def main():
     parser.add_argument("--layout", type=Path, help="the big image, if it was made elsewhere")
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", default="index,many,warm,between,cold,packs,profile")
-    parser.add_argument("--starts", default=",".join(PACKED_STARTS), help="of the row packs")
+    parser.add_argument("--rows", default="index,many,warm,between,cold,packs,local,pull,profile")
+    parser.add_argument("--starts", default=",".join(PACKED_STARTS), help="of the rows packs and local")
     parser.add_argument("--learn", choices=PACKED_STARTS, help="learnt for the row packs, besides what `profile learn` chooses by itself")
     parser.add_argument("--budget", default="3%", help="of its packs")
     parser.add_argument("--modes", default="kernel,fuse")
