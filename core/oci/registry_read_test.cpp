@@ -41,7 +41,7 @@ TEST_F(RegistryReadTest, FindsOutThatALoopbackRegistrySpeaksNoTls) {
   EXPECT_EQ(read(*open(), blob_, early_), cut(content_, early_));
   // By a question that the connection of the next request is made with, not by a handshake that fails.
   EXPECT_EQ(registry_.records().front().request.method, "HEAD");
-  EXPECT_EQ(registry_.records().front().request.target, "/v2/");
+  EXPECT_EQ(registry_.records().front().request.path, "/v2/");
 }
 
 TEST_F(RegistryReadTest, ServerThatIgnoresRangesCostsThePrefixOnly) {
