@@ -5,6 +5,7 @@
 
 #include "core/index/elf/elf_facts.h"
 #include "core/index/elf/library_layout.h"
+#include "core/index/elf/library_start.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;
@@ -35,5 +36,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes += range.length;
   }
   if (bytes > index::LibraryLayout::kMaxReadAtLoad) std::abort();
+
+  index::LibraryStart start(*layout, dynamic);
+  start.add_relocations(inside(start.relocations()));
+  for (const auto& range : start.take_relocated()) inside(range);
+  std::uint64_t code = 0;
+  for (const auto& range : start.init_code()) {
+    code += range.length;
+    start.add_code(range, inside(range));
+  }
+  if (code > 2 * index::LibraryStart::kMaxInitCode) std::abort();
+  for (const auto& range : start.used()) inside(range);
+  if (start.used().size() > index::LibraryStart::kMaxUsedBlocks) std::abort();
   return 0;
 }

@@ -11,7 +11,6 @@
 namespace varve::index {
 namespace {
 
-constexpr ElfFormat kFormat{.is_64 = true, .big_endian = false};
 // Of a table that does not say how long it is and has none behind it.
 constexpr std::uint64_t kUnknownTableBytes = 4096;
 
@@ -34,20 +33,23 @@ constexpr auto kTables = std::to_array<TableTags>({{DT_HASH, DT_NULL},
 }  // namespace
 
 std::optional<LibraryLayout> LibraryLayout::of(ByteView head, std::uint64_t file_bytes) {
-  if (head.size() < kFormat.header_bytes() || !as_text(head).starts_with(ELFMAG) ||
+  if (head.size() < kOwnFormat.header_bytes() || !as_text(head).starts_with(ELFMAG) ||
       std::uint8_t(head[EI_CLASS]) != ELFCLASS64 || std::uint8_t(head[EI_DATA]) != ELFDATA2LSB)
     return std::nullopt;
-  const auto header = header_of(kFormat, head);
-  if ((header.type != ET_EXEC && header.type != ET_DYN) || header.segment_bytes != kFormat.segment_bytes())
+  const auto header = header_of(kOwnFormat, head);
+  if ((header.type != ET_EXEC && header.type != ET_DYN) || header.segment_bytes != kOwnFormat.segment_bytes())
     return std::nullopt;
-  const ByteRange segments{header.segments_at, header.segment_count * kFormat.segment_bytes()};
+  const ByteRange segments{header.segments_at, header.segment_count * kOwnFormat.segment_bytes()};
   if (!segments.fits_in(head.size())) return std::nullopt;
   LibraryLayout layout;
-  for (const auto& segment : segments_of(kFormat, head.subspan(segments.offset, segments.length))) {
+  layout.is_x86_64_ = header.machine == EM_X86_64;
+  for (const auto& segment : segments_of(kOwnFormat, head.subspan(segments.offset, segments.length))) {
     if (!segment.in_file.fits_in(file_bytes)) continue;
     if (segment.type == PT_LOAD)
-      layout.loads_.push_back(
-          {.in_file = segment.in_file, .address = segment.address, .is_writable = (segment.flags & PF_W) != 0});
+      layout.loads_.push_back({.in_file = segment.in_file,
+                               .address = segment.address,
+                               .is_writable = (segment.flags & PF_W) != 0,
+                               .is_executable = (segment.flags & PF_X) != 0});
     if (segment.type == PT_DYNAMIC) layout.dynamic_ = segment.in_file;
     if (segment.type == PT_INTERP && segment.in_file.fits_in(head.size()))
       layout.interpreter_ =
@@ -58,17 +60,30 @@ std::optional<LibraryLayout> LibraryLayout::of(ByteView head, std::uint64_t file
   return layout;
 }
 
+const LibraryLayout::Load* LibraryLayout::load_at(std::uint64_t address) const {
+  const auto load = std::ranges::find_if(loads_, [&](const Load& one) {
+    return ByteRange{one.address, one.in_file.length}.contains(address);
+  });
+  return load == loads_.end() ? nullptr : &*load;
+}
+
 std::optional<ByteRange> LibraryLayout::content_at(std::uint64_t address) const {
+  const auto* load = load_at(address);
+  if (load == nullptr) return std::nullopt;
+  const auto into = address - load->address;
+  return ByteRange{load->in_file.offset + into, load->in_file.length - into};
+}
+
+bool LibraryLayout::has_much_data(ByteView dynamic) const {
+  std::uint64_t bytes = 0;
   for (const auto& load : loads_)
-    if (const ByteRange mapped{load.address, load.in_file.length}; mapped.contains(address)) {
-      const auto into = address - load.address;
-      return ByteRange{load.in_file.offset + into, load.in_file.length - into};
-    }
-  return std::nullopt;
+    if (load.is_writable) bytes += std::min(load.in_file.length, kMuchData + 1);
+  const auto relocations = dynamic_section_of(kOwnFormat, dynamic).value(DT_RELA);
+  return bytes > kMuchData && relocations && content_at(*relocations);
 }
 
 std::vector<LibraryLayout::Name> LibraryLayout::names(ByteView dynamic) const {
-  const auto section = dynamic_section_of(kFormat, dynamic);
+  const auto section = dynamic_section_of(kOwnFormat, dynamic);
   const auto address = section.value(DT_STRTAB);
   const auto strings = address ? content_at(*address) : std::nullopt;
   std::vector<Name> names;
@@ -91,7 +106,7 @@ std::optional<std::string> LibraryLayout::text_of(ByteView bytes) {
 
 // A table that does not say how long it is ends where the next one begins.
 std::vector<ByteRange> LibraryLayout::read_at_load(ByteView dynamic) const {
-  const auto section = dynamic_section_of(kFormat, dynamic);
+  const auto section = dynamic_section_of(kOwnFormat, dynamic);
   std::vector<std::pair<ByteRange, std::optional<std::uint64_t>>> tables;  // to the end of what is mapped; its length
   for (const auto& table : kTables) {
     const auto address = section.value(table.address);
@@ -106,8 +121,9 @@ std::vector<ByteRange> LibraryLayout::read_at_load(ByteView dynamic) const {
     const auto assumed = is_last ? kUnknownTableBytes : tables[i + 1].first.offset - content.offset;
     ranges.push_back({content.offset, std::min(content.length, bytes.value_or(assumed))});
   }
-  for (const auto& load : loads_)
-    if (load.is_writable) ranges.push_back(load.in_file);
+  if (!has_much_data(dynamic))
+    for (const auto& load : loads_)
+      if (load.is_writable) ranges.push_back(load.in_file);
   ranges = joined_ranges(std::move(ranges));
   auto left = kMaxReadAtLoad;
   for (auto& range : ranges) {

@@ -20,6 +20,7 @@ class LibraryLayout {
   static constexpr std::size_t kMaxDynamicBytes = 64 << 10;
   static constexpr std::size_t kMaxNameBytes = 512;             // of one, its end included; longer ones are left out
   static constexpr std::uint64_t kMaxReadAtLoad = 24ull << 20;  // of one library
+  static constexpr std::uint64_t kMuchData = 1 << 20;
 
   // `head`: the file's first kHeadBytes, or all of a shorter one. Absent: nothing that is loaded, or the program
   // headers lie behind the head, or the dynamic section is not inside the file or too long.
@@ -42,22 +43,30 @@ class LibraryLayout {
   static std::optional<std::string> text_of(ByteView bytes);
 
   // What else is read before code runs, in order: the tables of symbols and relocations, and all data that may be
-  // relocated. kMaxReadAtLoad at most. `dynamic` as above.
+  // relocated, but for much of it. kMaxReadAtLoad at most. `dynamic` as above.
   std::vector<ByteRange> read_at_load(ByteView dynamic) const;
+  // More than kMuchData may be relocated, and a table says what is (library_start.h).
+  bool has_much_data(ByteView dynamic) const;
 
- private:
   // Content that is mapped at addresses.
   struct Load {
     ByteRange in_file;
     std::uint64_t address = 0;
     bool is_writable = false;
+    bool is_executable = false;
   };
+  const std::vector<Load>& loads() const { return loads_; }
+  // Null if nothing of the file is mapped there.
+  const Load* load_at(std::uint64_t address) const;
   // From that address on to the end of what is mapped there; absent if nothing of the file is.
   std::optional<ByteRange> content_at(std::uint64_t address) const;
+  bool is_x86_64() const { return is_x86_64_; }
 
+ private:
   std::string interpreter_;
   ByteRange dynamic_;
   std::vector<Load> loads_;
+  bool is_x86_64_ = false;
 };
 
 }  // namespace varve::index

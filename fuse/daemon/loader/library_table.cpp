@@ -23,9 +23,15 @@ bool is_library(std::string_view name) {
 
 bool has_programs(const fs::path& folder) { return folder.filename() == "bin" || folder.filename() == "sbin"; }
 
+bool is_module(std::string_view name) {
+  return is_library(name) && !name.starts_with("lib") && !name.starts_with("ld-");
+}
+
 bool begins_load(const fs::path& folder, std::string_view name) {
-  if (is_library(name)) return !name.starts_with("lib") && !name.starts_with("ld-");
-  return has_programs(folder);
+  if (!is_library(name)) return has_programs(folder);
+  return is_module(name) || std::ranges::any_of(folder, [](const fs::path& part) {
+           return part == "site-packages" || part == "dist-packages";
+         });
 }
 
 std::string expanded(std::string_view folder, const std::string& origin) {
@@ -45,7 +51,8 @@ LibraryTable::LibraryTable(const index::ErofsReader& tree, const OnName& seen) :
     const auto runs = tree.runs(nid);
     if (runs.empty() || runs.front().file_offset != 0 || runs.front().device == 0) return;
     heads_.push_back({.place = {.device = runs.front().device, .offset = runs.front().device_offset},
-                      .file = {.file = nid, .folder = folder.string()}});
+                      .file = {.file = nid, .folder = folder.string()},
+                      .is_module = is_module(name)});
   });
   std::ranges::sort(heads_, {}, &Head::place);
 }
@@ -60,9 +67,8 @@ std::span<const LibraryTable::Head> LibraryTable::heads_in(std::uint32_t device,
 
 std::vector<std::size_t> LibraryTable::modules_in(const std::string& folder) const {
   std::vector<std::size_t> found;
-  if (has_programs(folder)) return found;
   for (std::size_t i = 0; i < heads_.size(); ++i)
-    if (heads_[i].file.folder == folder) found.push_back(i);
+    if (heads_[i].is_module && heads_[i].file.folder == folder) found.push_back(i);
   return found;
 }
 

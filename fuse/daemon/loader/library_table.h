@@ -33,11 +33,13 @@ class LibraryTable {
   // CorruptData.
   LibraryTable(const index::ErofsReader& tree, const OnName& seen);
 
-  // What somebody loads who reads its first bytes: a program, by its folder "bin" or "sbin", or an extension module, a
-  // .so that is not named lib* or ld-* (those every ldconfig reads, which loads none).
+  // What somebody loads who reads its first bytes: a program, by its folder "bin" or "sbin"; an extension module, a .so
+  // that is not named lib* or ld-*; of those, what lies below site-packages or dist-packages, as Python loads them by
+  // themselves (ctypes; the others every ldconfig reads, which loads none).
   struct Head {
     DevicePlace place;
     LoadedFile file;
+    bool is_module = false;
   };
   const std::vector<Head>& heads() const { return heads_; }  // by place
   // Those whose first byte lies in the range of the device.

@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/index/elf/library_layout.h"
+#include "core/index/elf/library_start.h"
 #include "fuse/daemon/pages/shown_files.h"
 
 namespace varve::fuse {
@@ -22,8 +23,10 @@ using index::LibraryLayout;
 constexpr int kNice = 10;  // Python runs beside it
 // The kernel asks for as much around what a loader touches.
 constexpr std::uint64_t kAround = 64 << 10;
-// Stream side, of tables: what the next load begins with goes behind no more than this.
-constexpr std::uint64_t kTablesUnderWay = 32 << 20;
+// Stream side, of tables, data and code: what the next load begins with goes behind no more than this.
+constexpr std::uint64_t kBulkUnderWay = 32 << 20;
+constexpr std::uint64_t kFetchedAtOnce = 1 << 20;  // of tables, so that what has come can be looked at
+constexpr std::uint64_t kReadAtOnce = index::LibraryStart::kEntryBytes << 14;
 constexpr std::size_t kMaxEarlyReads = 4096;
 // Stream side. A folder with more of extension modules has some that nobody loads together.
 constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
@@ -32,9 +35,11 @@ constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
 
 // What the thread waits for.
 struct LoaderAhead::Events {
+  enum class Kind : std::uint8_t { kStep, kTables, kData, kInitCode };  // kStep: what its next step needs
   struct Arrival {
+    Kind kind = Kind::kStep;
     std::size_t library = 0;
-    std::uint64_t table_bytes = 0;  // 0: what its next step needs
+    std::uint64_t bytes = 0;  // of the others
     bool failed = false;
   };
   std::mutex mutex;
@@ -58,7 +63,7 @@ class LoaderAhead::Work {
 
   void begin(std::size_t head) {
     const auto& folder = begin_alone(head);
-    if (++begun_in_[folder] == 2) begin_others_in(folder);
+    if (ahead_.tables_->libraries.heads()[head].is_module && ++begun_in_[folder] == 2) begin_others_in(folder);
   }
 
   void fetch_modules(std::uint32_t group) {
@@ -72,11 +77,16 @@ class LoaderAhead::Work {
   }
 
   void take(const Events::Arrival& arrival) {
-    if (arrival.table_bytes > 0) {
-      tables_under_way_ -= arrival.table_bytes;
+    auto& library = found_[arrival.library];
+    if (arrival.kind != Kind::kStep) {
+      bulk_under_way_ -= arrival.bytes;
+      if (arrival.kind == Kind::kTables) {
+        --library.tables_left;
+        read_relocations(library, arrival.library);
+      }
+      if (arrival.kind == Kind::kInitCode && --library.code_left == 0) read_init_code(library, arrival.library);
       return;
     }
-    auto& library = found_[arrival.library];
     if (arrival.failed || !next_step(arrival.library)) library.step = Step::kDone;
     if (library.step == Step::kDone) --unfinished_;
   }
@@ -84,15 +94,18 @@ class LoaderAhead::Work {
   // What can be done before something else comes.
   void go_on() {
     if (unfinished_ == 0 && !roots_.empty()) plan_tables();
-    while (!tables_.empty() && tables_under_way_ < kTablesUnderWay) {
-      const auto [library, range] = tables_.front();
-      tables_.pop_front();
-      tables_under_way_ += range.length;
-      fetch(library, {range}, range.length);
-    }
+    do {
+      while (!bulk_.empty() && bulk_under_way_ < kBulkUnderWay) {
+        const auto [kind, library, range] = bulk_.front();
+        bulk_.pop_front();
+        bulk_under_way_ += range.length;
+        fetch(library, {range}, kind);
+      }
+    } while (bulk_.empty() && begin_next_init());
   }
 
  private:
+  using Kind = Events::Kind;
   enum class Step : std::uint8_t { kHead, kDynamic, kNames, kDone };
 
   const std::string& begin_alone(std::size_t head) {
@@ -122,6 +135,15 @@ class LoaderAhead::Work {
     std::vector<LibraryLayout::Name> names;
     std::vector<std::size_t> needed;  // in order
     bool planned = false;             // its tables
+    bool has_much_data = false;
+    ByteRange relocations_left = {};
+    std::size_t tables_left = 0, code_left = 0;
+    std::optional<index::LibraryStart> start;  // from then on, until its code was looked at
+  };
+  struct Bulk {
+    Kind kind;
+    std::size_t library;
+    ByteRange in_file;
   };
 
   std::optional<std::size_t> add(const LoadedFile& file) {
@@ -205,17 +227,63 @@ class LoaderAhead::Work {
     std::size_t ranges = 0;
     for (const auto number : order) {
       auto& library = found_[number];
-      if (library.layout)
-        for (const auto& range : library.layout->read_at_load(std::exchange(library.dynamic, {}))) {
-          tables_.emplace_back(number, range);
-          ++ranges;
+      if (!library.layout) continue;
+      const auto dynamic = std::exchange(library.dynamic, {});
+      const auto tables = library.layout->read_at_load(dynamic);
+      if (tables.empty()) continue;
+      for (auto range : tables)
+        for (; range.length > 0; ++library.tables_left) {
+          const auto length = std::min(range.length, kFetchedAtOnce);
+          bulk_.push_back({Kind::kTables, number, {range.offset, length}});
+          range = {range.offset + length, range.length - length};
         }
+      ranges += tables.size();
+      library.start.emplace(*library.layout, dynamic);
+      library.relocations_left = library.start->relocations();
+      library.has_much_data = library.layout->has_much_data(dynamic);
+      inits_.push_back(number);
     }
     log::debug("a loader is about to read {} files: {} parts are fetched ahead", order.size(), ranges);
   }
 
-  // Tells the thread when it is here, or could not be had. `table_bytes`: of tables.
-  void fetch(std::size_t number, const std::vector<ByteRange>& in_file, std::uint64_t table_bytes = 0) {
+  // As far as they are here. The loader is about to write where they say: before the tables of others.
+  void read_relocations(Library& library, std::size_t number) {
+    auto& left = library.relocations_left;
+    while (left.length > 0) {
+      const ByteRange piece{left.offset, std::min(left.length, kReadAtOnce)};
+      const auto entries = read(library, piece);
+      if (!entries) break;
+      library.start->add_relocations(*entries);
+      left = {piece.end(), left.length - piece.length};
+    }
+    auto ranges = library.start->take_relocated();
+    std::ranges::reverse(ranges);
+    if (library.has_much_data)
+      for (const auto& range : ranges) bulk_.push_front({Kind::kData, number, range});
+  }
+
+  // False if there is none yet, or no more.
+  bool begin_next_init() {
+    if (inits_.empty() || found_[inits_.front()].tables_left > 0) return false;
+    const auto number = inits_.front();
+    inits_.pop_front();
+    auto& library = found_[number];
+    const auto code = library.start->init_code();
+    library.code_left = code.size();
+    if (code.empty()) library.start.reset();
+    for (const auto& range : code) bulk_.push_back({Kind::kInitCode, number, range});
+    return true;
+  }
+
+  void read_init_code(Library& library, std::size_t number) {
+    for (const auto& range : library.start->init_code())
+      if (const auto code = read(library, range)) library.start->add_code(range, *code);
+    for (const auto& range : library.start->used()) bulk_.push_back({Kind::kData, number, range});
+    library.start.reset();
+  }
+
+  // Tells the thread when it is here, or could not be had.
+  void fetch(std::size_t number, const std::vector<ByteRange>& in_file, Kind kind = Kind::kStep) {
     struct Waiting {
       std::shared_ptr<Events> events;
       Events::Arrival arrival;
@@ -234,8 +302,9 @@ class LoaderAhead::Work {
       pieces.insert(pieces.end(), part.begin(), part.end());
     }
     // One more than there are, so that it is not done before all was asked for.
+    const auto bytes = kind == Kind::kStep ? 0 : in_file.front().length;
     const auto waiting =
-        std::make_shared<Waiting>(ahead_.events_, Events::Arrival{number, table_bytes, false}, pieces.size() + 1);
+        std::make_shared<Waiting>(ahead_.events_, Events::Arrival{kind, number, bytes, false}, pieces.size() + 1);
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
       // A start that was learnt: its pack has what the loader reads.
@@ -275,8 +344,9 @@ class LoaderAhead::Work {
   std::vector<std::optional<std::size_t>> roots_;          // whose libraries are not all known
   std::unordered_map<std::string, std::size_t> begun_in_;  // by folder, how many heads somebody has read
   std::size_t unfinished_ = 0;
-  std::deque<std::pair<std::size_t, ByteRange>> tables_;
-  std::uint64_t tables_under_way_ = 0;
+  std::deque<Bulk> bulk_;
+  std::uint64_t bulk_under_way_ = 0;
+  std::deque<std::size_t> inits_;  // libraries whose init functions were not looked for, as they will run
   std::size_t look_ups_ = kMaxLookUps;
   std::uint64_t budget_ = kMaxBytes;
 };

@@ -8,15 +8,16 @@
 //          heads -> ...          of all libraries at once
 //       -> when no more are found: what is read of each at load (library_layout.h), in the order in which ld.so
 //          relocates them, the last one first
+//       -> with a library's relocations: the data that they change; behind all tables: the code of its init functions,
+//          and what that calls and points at (library_start.h)
 //
 // Python's own loader does the same with modules, in an order that no file tells:
 //
 //     a read of a second place of a package's modules (module_table.h) -> the rest of them
 //     a load of a second extension module of a folder -> all of that folder
 //
-// All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted, and nothing is guessed of
-// code. A read of what a start-up pack brings begins nothing: what such a start reads was learnt, and it is in the
-// pack.
+// All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted. A read of what a start-up
+// pack brings begins nothing: what such a start reads was learnt, and it is in the pack.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -38,7 +39,7 @@ class LoaderAhead {
   // Over the life of one: a hostile tree can have no more of each.
   static constexpr std::size_t kMaxLibraries = 16'384;
   static constexpr std::size_t kMaxLookUps = 65'536;      // folders tried for names
-  static constexpr std::uint64_t kMaxBytes = 1ull << 30;  // wanted, stream side
+  static constexpr std::uint64_t kMaxBytes = 4ull << 30;  // wanted, stream side, what lies around it included
 
   // devices[i] is device i+1 of the tree, with its packs. The tree must live until end().
   LoaderAhead(const index::ErofsReader& tree, std::vector<std::shared_ptr<StreamFile>> devices);

@@ -192,6 +192,20 @@ TEST_F(LoaderAheadTest, HeadsThatEverybodyReadsTellNothing) {
   expect_untouched({"usr/lib/libneeds.so.1", "usr/lib/ld-linux.so.2", "usr/lib/libother.so.1", "usr/share/bin"});
 }
 
+TEST_F(LoaderAheadTest, LibrariesOfPythonPackagesAreLoadedByThemselves) {
+  add_library("opt/site-packages/nvidia/lib/libcublas.so.12", {"libcublasLt.so.12"}, "$ORIGIN");
+  add_library("opt/site-packages/nvidia/lib/libcublasLt.so.12", {});
+  add_library("opt/site-packages/nvidia/lib/libcudart.so.12", {});
+  add_library("opt/site-packages/nvidia/lib/libother.so.1", {});
+  add_library("settle/bin/last", {});
+  begin();
+  read_head("opt/site-packages/nvidia/lib/libcublas.so.12");
+  EXPECT_TRUE(all_are_read({"opt/site-packages/nvidia/lib/libcublasLt.so.12"}));
+  read_head("opt/site-packages/nvidia/lib/libcudart.so.12");
+  settle();
+  expect_untouched({"opt/site-packages/nvidia/lib/libother.so.1"});  // no extension module: two say nothing of a third
+}
+
 TEST_F(LoaderAheadTest, NothingIsFetchedBeforeItBegins) {
   add_library("usr/bin/program", {});
   add_library("settle/bin/last", {});
@@ -350,6 +364,25 @@ TEST_F(LoaderAheadTest, ASecondPlaceOfAPackageBringsTheRestOfIt) {
   read_head(bytecode[1]);
   read_head(bytecode[0]);
   EXPECT_TRUE(all_are_wanted(bytecode));
+}
+
+TEST_F(LoaderAheadTest, EntryPointsOfAllThatIsInstalledComeTogether) {
+  const std::string site = "usr/lib/python3/dist-packages/";
+  const std::vector<std::string> all{site + "a-1.dist-info/entry_points.txt", site + "b.egg-info/entry_points.txt",
+                                     site + "c-2.dist-info/entry_points.txt"};
+  const std::vector<std::string> others{site + "a-1.dist-info/METADATA", site + "d/entry_points.txt",
+                                        "opt/site-packages/e-1.dist-info/entry_points.txt"};
+  add_modules(all, 50);
+  add_modules(others, 50);
+  add_library("settle/bin/last", {});
+  begin();
+  read_head(all[0]);
+  for (const auto& path : others) read_head(path);
+  settle();
+  expect_untouched(all);
+  read_head(all[2]);
+  EXPECT_TRUE(all_are_wanted(all));
+  expect_untouched(others);
 }
 
 TEST_F(LoaderAheadTest, ThePackagesOfTheStandardLibraryAreApart) {

@@ -17,6 +17,12 @@ bool holds_packages(std::string_view name) {
   return name == "site-packages" || name == "dist-packages" || name.starts_with("python3.");
 }
 
+// Of what is installed in one folder; empty if this is no description of a distribution.
+std::string entry_points_group(const std::string& folder) {
+  if (!folder.ends_with(".dist-info") && !folder.ends_with(".egg-info")) return "";
+  return folder.substr(0, folder.find_last_of('/') + 1) + " entry points";
+}
+
 // Of a folder of modules; empty if they belong to none.
 std::string package_of(const std::string& folder) {
   const auto names = split_words(folder, "/");
@@ -37,12 +43,14 @@ std::string package_of(const std::string& folder) {
 void ModuleTable::add(const index::ErofsReader& tree, index::Nid file, const std::string& folder,
                       std::string_view name) {
   const bool is_bytecode = name.ends_with(".pyc");
-  if ((!is_bytecode && !name.ends_with(".py")) || modules_.size() >= kMaxModules) return;
-  const auto [number, fresh] =
-      folder_numbers_.try_emplace(folder + (is_bytecode ? "/pyc" : "/py"), std::uint32_t(folders_.size()));
+  const auto entry_points = name == "entry_points.txt" ? entry_points_group(folder) : std::string();
+  if ((!is_bytecode && !name.ends_with(".py") && entry_points.empty()) || modules_.size() >= kMaxModules) return;
+  const auto key = entry_points.empty() ? folder + (is_bytecode ? "/pyc" : "/py") : entry_points;
+  const auto [number, fresh] = folder_numbers_.try_emplace(key, std::uint32_t(folders_.size()));
   if (fresh) {
-    auto package = package_of(folder);
-    folders_.push_back({.package = package.empty() ? package : package + (is_bytecode ? " pyc" : " py")});
+    auto package = entry_points.empty() ? package_of(folder) : entry_points;
+    if (!package.empty() && entry_points.empty()) package += is_bytecode ? " pyc" : " py";
+    folders_.push_back({.package = std::move(package)});
   }
   auto& known = folders_[number->second];
   if (known.package.empty()) return;

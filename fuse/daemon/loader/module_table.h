@@ -19,7 +19,8 @@ namespace varve::fuse {
 
 // A package is a folder of site-packages or dist-packages with all below it, likewise one of the standard library;
 // elsewhere a folder. Source and bytecode are two groups, as whoever reads the one seldom reads the other. What lies in
-// folders "test" and "tests" belongs to none.
+// folders "test" and "tests" belongs to none. A group, too, are the entry points of what is installed in one place:
+// importlib.metadata reads them one after the other.
 class ModuleTable {
  public:
   static constexpr std::size_t kMaxModules = 262'144;  // that are known, those that come first in the tree

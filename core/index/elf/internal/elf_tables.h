@@ -35,6 +35,9 @@ struct ElfFormat {
   std::size_t section_bytes() const { return is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr); }
 };
 
+// Of the machines that Varve runs on.
+inline constexpr ElfFormat kOwnFormat{.is_64 = true, .big_endian = false};
+
 struct ElfHeader {
   std::uint16_t type = 0, machine = 0;             // e_type, e_machine
   std::uint64_t segments_at = 0, sections_at = 0;  // in the file

@@ -1,0 +1,204 @@
+#include "core/index/elf/library_start.h"
+
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <link.h>
+
+#include <array>
+#include <random>
+
+#include "core/base/file.h"
+#include "testing/elf_file.h"
+
+namespace varve::index {
+
+// Run before main() by a function that the compiler makes.
+__attribute__((noinline)) int called_at_start(int number) {
+  static volatile int sum = 0;
+  sum = sum + number;
+  return sum;
+}
+
+namespace {
+
+using test::ElfFile;
+using test::kAddress;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kBlock = LibraryStart::kBlock;
+
+const int at_start = called_at_start(7);
+
+ByteView bytes_of(const Bytes& file, ByteRange range) { return ByteView(file).subspan(range.offset, range.length); }
+
+LibraryLayout opened(const Bytes& file) {
+  return LibraryLayout::of(ByteView(file).first(std::min(file.size(), LibraryLayout::kHeadBytes)), file.size()).value();
+}
+
+struct Seen {
+  std::vector<ByteRange> relocated, init_code, used;
+};
+Seen all_of(const Bytes& file) {
+  const auto layout = opened(file);
+  LibraryStart start(layout, bytes_of(file, layout.dynamic_section()));
+  start.add_relocations(bytes_of(file, start.relocations()));
+  Seen seen{.relocated = start.take_relocated(), .init_code = start.init_code(), .used = {}};
+  EXPECT_THAT(start.take_relocated(), IsEmpty()) << "each is told once";
+  for (const auto& range : seen.init_code) start.add_code(range, bytes_of(file, range));
+  seen.used = start.used();
+  return seen;
+}
+
+// 16 blocks: 0 to 3 are only read, 4 to 11 are code, 12 to 15 are written to. Tables are in block 0.
+struct MadeLibrary {
+  static constexpr std::uint64_t kRelocations = 8192, kInitArray = 12 * kBlock + 64;
+  ElfFile file{.size = 16 * kBlock};
+  std::vector<std::array<std::uint64_t, 3>> relocations;  // address, type, addend; of the file's first byte on
+  std::vector<std::pair<std::uint64_t, Bytes>> content;
+  std::uint64_t functions = 0;
+
+  void add_function(std::uint64_t at, const Bytes& code) {
+    relocations.push_back({kInitArray + 8 * functions++, R_X86_64_RELATIVE, at});
+    content.emplace_back(at, code);
+  }
+  // `prefix` and the distance from `at` to what is meant.
+  static Bytes instruction(std::vector<std::uint8_t> prefix, std::uint64_t at, std::uint64_t target) {
+    const auto distance = std::uint32_t(target - (at + prefix.size() + 4));
+    for (int i = 0; i < 4; ++i) prefix.push_back(std::uint8_t(distance >> 8 * i));
+    return to_bytes(std::as_bytes(std::span(prefix)));
+  }
+
+  Bytes make() {
+    file.edit = [this](Bytes& out) {
+      file.put(out, 56, std::uint16_t(4));
+      file.segment(out, 0, PT_LOAD, 0, 4 * kBlock);
+      file.put(out, file.segments_at + 4, std::uint32_t(PF_R));
+      file.segment(out, 2, PT_LOAD, 4 * kBlock, 8 * kBlock);
+      file.put(out, file.segments_at + 2 * 56 + 4, std::uint32_t(PF_R | PF_X));
+      file.segment(out, 3, PT_LOAD, 12 * kBlock, 4 * kBlock);
+      file.put(out, file.segments_at + 3 * 56 + 4, std::uint32_t(PF_R | PF_W));
+      std::uint64_t at = file.dynamic_at;
+      while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
+      for (const auto& [tag, value] :
+           std::initializer_list<std::pair<std::uint64_t, std::uint64_t>>{{DT_RELA, kAddress + kRelocations},
+                                                                          {DT_RELASZ, relocations.size() * 24},
+                                                                          {DT_RELAENT, 24},
+                                                                          {DT_INIT_ARRAY, kAddress + kInitArray},
+                                                                          {DT_INIT_ARRAYSZ, functions * 8}}) {
+        file.put(out, at, tag);
+        file.put(out, at + 8, value);
+        at += 16;
+      }
+      file.segment(out, 1, PT_DYNAMIC, file.dynamic_at, at + 16 - file.dynamic_at);
+      at = kRelocations;
+      for (const auto& [address, type, addend] : relocations) {
+        file.put(out, at, kAddress + address);
+        file.put(out, at + 8, type);
+        file.put(out, at + 16, kAddress + addend);
+        at += 24;
+      }
+      for (const auto& [place, bytes] : content) std::ranges::copy(bytes, out.begin() + std::ptrdiff_t(place));
+    };
+    return file.make();
+  }
+};
+
+TEST(LibraryStartTest, RelocationsSayWhichDataIsWrittenTo) {
+  MadeLibrary library;
+  library.relocations = {{13 * kBlock + 5, R_X86_64_64, 0}, {13 * kBlock + 50, R_X86_64_GLOB_DAT, 0},
+                         {15 * kBlock, R_X86_64_64, 0},     {5 * kBlock, R_X86_64_64, 0},  // code: text relocations
+                         {100 * kBlock, R_X86_64_64, 0},    {14 * kBlock, R_X86_64_64, 0}};
+  const auto seen = all_of(library.make());
+  EXPECT_THAT(seen.relocated, ElementsAre(ByteRange{13 * kBlock, 3 * kBlock}));
+  EXPECT_THAT(seen.init_code, IsEmpty());
+}
+
+TEST(LibraryStartTest, InitFunctionsCallAndPointAt) {
+  constexpr std::uint64_t kFirst = 9 * kBlock, kSecond = 4 * kBlock + 100;
+  MadeLibrary library;
+  Bytes first = MadeLibrary::instruction({0xE8}, kFirst, 6 * kBlock + 1);
+  append(first, MadeLibrary::instruction({0x48, 0x8D, 0x35}, kFirst + first.size(), 2 * kBlock + 9));  // lea rsi
+  append(first, MadeLibrary::instruction({0x48, 0x8D, 0x3D}, kFirst + first.size(), 7 * kBlock));   // of code: not run
+  append(first, MadeLibrary::instruction({0x4C, 0x8D, 0x05}, kFirst + first.size(), 13 * kBlock));  // of data
+  append(first, MadeLibrary::instruction({0xE9}, kFirst + first.size(), 11 * kBlock + 9));
+  append(first, MadeLibrary::instruction({0xE8}, kFirst + first.size(), 2 * kBlock));      // no code there
+  append(first, MadeLibrary::instruction({0xE8}, kFirst + first.size(), 1'000 * kBlock));  // nothing there
+  append(first, Bytes(8));
+  library.add_function(kFirst, first);
+  Bytes second = MadeLibrary::instruction({0xE8}, kSecond, 6 * kBlock + 500);  // as the first
+  append(second, MadeLibrary::instruction({0xE8}, kSecond + second.size(), 5 * kBlock));
+  append(second, Bytes(8));
+  library.add_function(kSecond, second);
+  const auto seen = all_of(library.make());
+  ASSERT_EQ(seen.init_code.size(), 2u);
+  EXPECT_EQ(seen.init_code[0].offset, kSecond);
+  EXPECT_EQ(seen.init_code[1].offset, kFirst);
+  // Code is looked at by address here: the second function's first.
+  EXPECT_THAT(seen.used, ElementsAre(ByteRange{6 * kBlock, kBlock}, ByteRange{5 * kBlock, kBlock},
+                                     ByteRange{2 * kBlock, kBlock}, ByteRange{11 * kBlock, kBlock}));
+}
+
+TEST(LibraryStartTest, WhatLiesBehindAFunctionIsAnothers) {
+  constexpr std::uint64_t kFirst = 9 * kBlock;
+  MadeLibrary library;
+  library.add_function(kFirst, Bytes(16));
+  library.content.emplace_back(kFirst + 8192, MadeLibrary::instruction({0xE8}, kFirst + 8192, 6 * kBlock));
+  EXPECT_THAT(all_of(library.make()).used, IsEmpty());
+}
+
+TEST(LibraryStartTest, OfAnotherMachineNothingIsGuessed) {
+  constexpr std::uint64_t kFirst = 9 * kBlock;
+  MadeLibrary library;
+  library.file.machine = EM_AARCH64;
+  library.add_function(kFirst, MadeLibrary::instruction({0xE8}, kFirst, 6 * kBlock));
+  EXPECT_THAT(all_of(library.make()).used, IsEmpty());
+}
+
+TEST(LibraryStartTest, HoldsItsBounds) {
+  MadeLibrary library;
+  library.file.size = 16 * kBlock;
+  library.content.emplace_back(4 * kBlock, Bytes(8 * kBlock, std::byte(0xE8)));
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 2'000; ++i) library.add_function(random() % (20 * kBlock), Bytes());
+  const auto bytes = library.make();
+  for (const auto& ranges : {all_of(bytes).relocated, all_of(bytes).init_code, all_of(bytes).used})
+    for (const auto& range : ranges) EXPECT_TRUE(range.length > 0 && range.fits_in(bytes.size()));
+}
+
+TEST(LibraryStartTest, RelocationsInAnotherFormAreNotRead) {
+  MadeLibrary library;
+  library.relocations = {{13 * kBlock, R_X86_64_64, 0}};
+  auto bytes = library.make();
+  for (auto at = library.file.dynamic_at; load_le<std::uint64_t>(&bytes[at]) != DT_NULL; at += 16)
+    if (load_le<std::uint64_t>(&bytes[at]) == DT_RELAENT) library.file.put(bytes, at + 8, std::uint64_t(32));
+  EXPECT_THAT(all_of(bytes).relocated, IsEmpty());
+}
+
+// The compiler's and linker's word for it: this program has run that function, by an init function of its own.
+TEST(LibraryStartTest, OfThisVeryProgram) {
+  ASSERT_EQ(at_start, 7);
+  std::uint64_t base = UINT64_MAX;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* into) {
+        auto& found = *static_cast<std::uint64_t*>(into);
+        if (found == UINT64_MAX) found = info->dlpi_addr;  // the program is the first
+        return 0;
+      },
+      &base);
+  const auto bytes = read_file("/proc/self/exe");
+  const auto layout = opened(bytes);
+  const auto function = layout.content_at(reinterpret_cast<std::uint64_t>(&called_at_start) - base);
+  ASSERT_TRUE(function);
+  const auto seen = all_of(bytes);
+  EXPECT_THAT(seen.init_code, Not(IsEmpty()));
+  EXPECT_THAT(seen.relocated, Not(IsEmpty()));
+  const auto holds = [&](const std::vector<ByteRange>& ranges) {
+    return std::ranges::any_of(ranges, [&](const ByteRange& range) { return range.contains(function->offset); });
+  };
+  EXPECT_TRUE(holds(seen.used) || holds(seen.init_code) || !layout.is_x86_64()) << function->offset;
+}
+
+}  // namespace
+}  // namespace varve::index
