@@ -100,12 +100,7 @@ class KeeperStore final : public DescriptorStore {
  public:
   explicit KeeperStore(DescriptorStoreOptions options) : options_(std::move(options)) {
     socket_ = connect_keeper(options_.socket);
-    if (!socket_) {
-      start_and_connect();
-      return;
-    }
-    say_hello();
-    hear_hello();
+    if (!socket_ || !is_greeted()) start_and_connect();
   }
 
   std::map<std::string, UniqueFd> take() override {
@@ -178,7 +173,21 @@ class KeeperStore final : public DescriptorStore {
   }
 
  private:
-  void start_and_connect() {
+  // False if the one that was there is ending, as it does when it holds nothing and its daemon has died.
+  bool is_greeted() {
+    try {
+      say_hello();
+      hear_hello();
+      return true;
+    } catch (const Unsupported&) {
+      throw;
+    } catch (const std::exception& error) {
+      log::info("{}; starting another", error.what());
+      return false;
+    }
+  }
+
+  void start_and_connect() const {
     start_keeper(options_);
     auto socket = connect_keeper(options_.socket);
     if (!socket) fail<Error>("the keeper does not listen at {}", options_.socket.string());
@@ -204,7 +213,7 @@ class KeeperStore final : public DescriptorStore {
     }
   }
 
-  void say_hello() {
+  void say_hello() const {
     std::string words;
     for (const auto& word : options_.daemon) words += word + '\0';
     send_message(socket_.get(), {.kind = Kind::kHello, .name = "", .body = std::move(words)});
@@ -217,10 +226,17 @@ class KeeperStore final : public DescriptorStore {
     pid_ = static_cast<pid_t>(std::strtol(expect_answer().message.body.c_str(), nullptr, 10));
   }
 
-  // False if the keeper that this process started first never answered.
+  // False if the keeper that this process started first never answered, nor another one after it.
   bool lives() const {
+    if (gave_up_) return false;
     try {
-      hear_hello();
+      try {
+        hear_hello();
+      } catch (const std::exception& error) {
+        log::info("{}; starting another", error.what());
+        start_and_connect();
+        hear_hello();
+      }
     } catch (const std::exception& error) {
       warn_of_no_keeper(error);
       gave_up_ = true;
@@ -250,7 +266,7 @@ class KeeperStore final : public DescriptorStore {
 
   const DescriptorStoreOptions options_;
   mutable std::mutex mutex_;  // a request and its answer belong together
-  UniqueFd socket_;
+  mutable UniqueFd socket_;
   mutable bool heard_ = true;  // the answer to hello
   mutable bool gave_up_ = false;
   mutable pid_t pid_ = 0;

@@ -21,6 +21,8 @@ class Rounds:
             layouts = {"image": Path(folder)}
 
             def answer(self, body):
+                if (self.command, self.path) == ("HEAD", "/v2/"):  # on loopback alone: whether HTTP is spoken
+                    return super().answer(body)
                 rounds.wait(f"{self.command} {self.path.removeprefix('/v2/image/')}")
                 if not has_api and self.path.startswith("/v2/image/referrers/"):
                     return self.refuse(404)
@@ -108,13 +110,13 @@ def main():
         owner.index(image)
         for mode in modes()[:1]:
             with Rounds(work / "image") as registry:
-                a_first_mount(work, mode, registry, most=4)  # what the tag means; its config and the list of indexes; the index; what a mount loads of it
+                a_first_mount(work, mode, registry, most=3)  # what the tag means; its config and the list of indexes; the index and what a mount loads of it
             with Rounds(work / "image", has_api=False) as registry:
-                a_first_mount(work, mode, registry, most=5)  # of a registry without the API the list is a tag's
+                a_first_mount(work, mode, registry, most=4)  # of a registry without the API the list is a tag's
             owner.environment["COSIGN_PASSWORD"] = "x"
             owner.run("keygen", "-o", work / "key", check=True)
             owner.run("sign", image, "--key", work / "key.key", "--bundle", check=True)
-            a_first_mount_of_what_is_signed(work, mode, work / "image", work / "key.pub", most=7)
+            a_first_mount_of_what_is_signed(work, mode, work / "image", work / "key.pub", most=6)
 
 
 main()

@@ -25,6 +25,9 @@ constexpr std::string_view kPrintTwice =
     "import os, sys; print(flush=True); "
     "os.execve(sys.argv[1], [sys.argv[1], '-c', 'print()'], {'PYTHONDONTWRITEBYTECODE': '1'})";
 
+// Whoever starts a kernel has imported it: servers, nbclient, IDEs.
+constexpr std::string_view kKernelClient = "jupyter_client";
+
 constexpr std::size_t kMaxShellText = 200;
 
 // How much an import is wanted; more comes first.
@@ -72,6 +75,10 @@ bool is_on_path(const packages::Inventory& inventory, const std::string& site) {
   return std::ranges::find(sites, site) != sites.end();
 }
 
+LearnedStart import_of(const std::string& python, const std::string& name) {
+  return {.what = What::kImport, .name = name, .words = {"/" + python, "-c", std::string(kImport), name}, .ends = true};
+}
+
 std::vector<LearnedStart> imports(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
                                   const std::string& python, const LearnOptions& options) {
   const Wishes wishes(inventory, options.used);
@@ -94,8 +101,7 @@ std::vector<LearnedStart> imports(const std::vector<ProbeTarget>& targets, const
   std::vector<LearnedStart> starts;
   for (const auto& [name, wish] : ordered) {
     if (starts.size() == options.top) break;
-    starts.push_back(
-        {.what = What::kImport, .name = name, .words = {"/" + python, "-c", std::string(kImport), name}, .ends = true});
+    starts.push_back(import_of(python, name));
   }
   return starts;
 }
@@ -143,6 +149,12 @@ std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& target
     if (target.kind == ProbedKind::kKernel && !python.empty())
       add(What::kKernel, shell_text({"jupyter", "kernel", "--kernel=" + target.name}),
           kernel_start_words(python, target.kernel_spec, options.limit), true);
+  const bool has_kernel =
+      std::ranges::any_of(starts, [](const LearnedStart& start) { return start.what == What::kKernel; });
+  const bool has_client = std::ranges::any_of(targets, [&](const ProbeTarget& target) {
+    return target.kind == ProbedKind::kImport && target.object == kKernelClient && target.python == python;
+  });
+  if (has_kernel && has_client) starts.push_back(import_of(python, std::string(kKernelClient)));
   for (const auto& target : targets)
     if (target.kind == ProbedKind::kCommand) add(What::kCommand, shell_text(target.words), target.words, false);
   for (auto& start : imports(targets, inventory, python, options)) starts.push_back(std::move(start));

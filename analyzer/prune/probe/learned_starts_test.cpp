@@ -12,6 +12,7 @@ namespace {
 using test::FakeImage;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 using usage::ProbedKind;
 using What = LearnedStart::What;
 
@@ -102,6 +103,24 @@ TEST(LearnedStarts, ProgramsAreThoseThatEverybodyStarts) {
   for (const auto& start : learned(image, {}, config)) names.push_back(start.name);
   EXPECT_THAT(names, ElementsAre("/usr/local/bin/python3.11 -c 'print()'", "jupyter kernel --kernel=python3",
                                  "tini -- 'start it.sh'"));
+}
+
+TEST(LearnedStarts, WhereThereAreKernelsTheirClientIsImportedWhateverElseIs) {
+  FakeImage image;
+  image.add({"alpha"});
+  image.add({"jupyter-client", "", {{"jupyter_client/__init__.py", "#"}}});
+  auto inventory = packages::read_inventory(image.files);
+  auto targets = probe_targets(image.files, inventory, {});
+  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {.top = 0})), ElementsAre());
+  targets.push_back({.kind = ProbedKind::kKernel,
+                     .name = "python3",
+                     .distribution = "",
+                     .python = {},
+                     .object = {},
+                     .words = {},
+                     .kernel_spec = "/usr/share/jupyter/kernels/python3"});
+  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {.top = 0})), ElementsAre("jupyter_client"));
+  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {})), UnorderedElementsAre("jupyter_client", "alpha"));
 }
 
 TEST(LearnedStarts, ANameForPeopleIsPlainWhateverTheCommand) {

@@ -21,7 +21,7 @@ namespace {
 using index::LibraryLayout;
 
 constexpr int kNice = 10;  // Python runs beside it
-// The kernel asks for as much around what a loader touches.
+// The kernel asks for as much around what a loader touches, of the same file.
 constexpr std::uint64_t kAround = 64 << 10;
 // Stream side, of tables, data and code: what the next load begins with goes behind no more than this.
 constexpr std::uint64_t kBulkUnderWay = 32 << 20;
@@ -298,7 +298,7 @@ class LoaderAhead::Work {
     };
     std::vector<StreamPiece> pieces;
     for (const auto& range : in_file) {
-      const auto part = pieces_of(found_[number].runs, ahead_.devices_, range);
+      const auto part = pieces_of(found_[number].runs, ahead_.devices_, with_surroundings(found_[number], range));
       pieces.insert(pieces.end(), part.begin(), part.end());
     }
     // One more than there are, so that it is not done before all was asked for.
@@ -308,10 +308,10 @@ class LoaderAhead::Work {
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
       // A start that was learnt: its pack has what the loader reads.
-      if (piece.learnt || !take_from_budget(piece.length + 2 * kAround))
+      if (piece.learnt || !take_from_budget(piece.length))
         waiting->arrived(false);
       else
-        piece.stream->ensure(with_surroundings(piece), Priority::kReadAhead, done);
+        piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, done);
     }
     waiting->arrived(true);
   }
@@ -322,10 +322,9 @@ class LoaderAhead::Work {
     return true;
   }
 
-  static ByteRange with_surroundings(const StreamPiece& piece) {
-    const auto begin = piece.stream_offset - std::min(piece.stream_offset, kAround);
-    const auto end = std::min(piece.stream_offset + piece.length + kAround, piece.stream->map().stream_bytes);
-    return {begin, end - begin};
+  static ByteRange with_surroundings(const Library& library, ByteRange in_file) {
+    const auto begin = in_file.offset - std::min(in_file.offset, kAround);
+    return {begin, std::min(in_file.end() + kAround, library.bytes) - begin};
   }
 
   // Absent if it is not here (any more).
