@@ -203,7 +203,7 @@ class Learner {
 
   static StartReads::Turn turn_of(const LearnedStart& start) {
     using What = LearnedStart::What;
-    if (start.what == What::kPython) return StartReads::Turn::kPython;
+    if (start.what == What::kPython || start.before_kernels) return StartReads::Turn::kPython;
     if (start.what == What::kKernel) return StartReads::Turn::kProgramOfImage;
     if (start.what != What::kCommand) return StartReads::Turn::kImport;
     return start.ends ? StartReads::Turn::kCommand : StartReads::Turn::kProgramOfImage;

@@ -18,6 +18,7 @@ inline constexpr std::uint64_t kLeastPackBytes = 32 << 10;  // stream side
 struct StartReads {
   // Starts are taken in this order, within one in ascending order of bytes: an import that a kernel's start does by
   // itself shall not be a further pack of it, nor shall a command that imports many libraries hold what is theirs.
+  // kPython: and what programs begin with.
   enum class Turn : std::uint8_t { kPython, kProgramOfImage, kImport, kCommand };
   Turn turn = Turn::kImport;
   index::StartGroup::Kind kind = index::StartGroup::Kind::kImport;

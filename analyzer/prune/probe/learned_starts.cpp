@@ -154,7 +154,10 @@ std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& target
   const bool has_client = std::ranges::any_of(targets, [&](const ProbeTarget& target) {
     return target.kind == ProbedKind::kImport && target.object == kKernelClient && target.python == python;
   });
-  if (has_kernel && has_client) starts.push_back(import_of(python, std::string(kKernelClient)));
+  if (has_kernel && has_client) {
+    starts.push_back(import_of(python, std::string(kKernelClient)));
+    starts.back().before_kernels = true;
+  }
   for (const auto& target : targets)
     if (target.kind == ProbedKind::kCommand) add(What::kCommand, shell_text(target.words), target.words, false);
   for (auto& start : imports(targets, inventory, python, options)) starts.push_back(std::move(start));

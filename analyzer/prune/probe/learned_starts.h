@@ -17,6 +17,7 @@ struct LearnedStart {
   std::string name;                // what is imported; of programs their command as typed in a shell
   std::vector<std::string> words;  // what is run; absolute program first, or one that the image's PATH has
   bool ends = true;                // false: it may go on until it is killed
+  bool before_kernels = false;     // their starts begin with what this one reads
 
   // It did what it should: `exit_status` as a shell counts, `out` what it said.
   bool is_fine(int exit_status, const std::string& out) const;
@@ -28,9 +29,10 @@ struct LearnOptions {
   std::chrono::seconds limit{60};         // of a kernel's reply
 };
 
-// The image's Python, its kernels and its own command; then imports: those that sessions or notebooks do, most
-// sessions first, or without `used` those of the largest distributions. Of `targets` as probe_targets() finds them, and
-// what dpkg installed; only what the image's first Python imports. Names that cannot be imported are left out.
+// The image's Python, its kernels and what starts them, its own command; then imports: those that sessions or notebooks
+// do, most sessions first, or without `used` those of the largest distributions. Of `targets` as probe_targets() finds
+// them, and what dpkg installed; only what the image's first Python imports. Names that cannot be imported are left
+// out.
 std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
                                           const LearnOptions& options);
 

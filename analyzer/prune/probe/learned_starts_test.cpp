@@ -119,7 +119,9 @@ TEST(LearnedStarts, WhereThereAreKernelsTheirClientIsImportedWhateverElseIs) {
                      .object = {},
                      .words = {},
                      .kernel_spec = "/usr/share/jupyter/kernels/python3"});
-  EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {.top = 0})), ElementsAre("jupyter_client"));
+  const auto client = starts_to_learn(targets, inventory, {.top = 0});
+  EXPECT_THAT(imports_of(client), ElementsAre("jupyter_client"));
+  EXPECT_EQ(std::ranges::count_if(client, &LearnedStart::before_kernels), 1);
   EXPECT_THAT(imports_of(starts_to_learn(targets, inventory, {})), UnorderedElementsAre("jupyter_client", "alpha"));
 }
 
