@@ -271,7 +271,7 @@ class Bench:
                          f"{learned['bytes'] / self.image_bytes:.2%} of the image (reach 3 %)")
             for path in self.layers:
                 read_all(path)
-            for label in self.options.starts.split(","):
+            for label in self.options.starts.split(";"):
                 native, code = [], PACKED_STARTS[label]
                 for _ in range(self.options.rounds):
                     drop_caches()
@@ -305,11 +305,11 @@ class Bench:
         reference = f"oci:{self.indexed()}:latest"
         with self.varve() as varve:
             started = time.monotonic()
-            varve.run("pull", reference, check=True, timeout=3600)
+            varve.run("pull", "--wait", reference, check=True, timeout=3600)
             self.row("pull from this disk, s", f"{time.monotonic() - started:.1f}", f"{self.image_bytes / 1e6:.0f} MB compressed")
             with contextlib.ExitStack() as stack:
                 trees = {"ext4": self.tree} | {mode: stack.enter_context(varve.mounted(reference, mode)) for mode in self.options.modes}
-                for label in self.options.starts.split(","):
+                for label in self.options.starts.split(";"):
                     times, cpu = {place: [] for place in trees}, {place: [] for place in trees}
                     for _ in range(self.options.rounds):
                         for place, tree in trees.items():
@@ -331,7 +331,7 @@ class Bench:
             for _ in range(self.options.rounds):
                 with self.link(copy, rtt_ms, rate_mbit) as address, self.varve() as varve:
                     started = time.monotonic()
-                    varve.run("pull", f"docker://{address}/{copy.name}:latest", check=True, timeout=3600)
+                    varve.run("pull", "--wait", f"docker://{address}/{copy.name}:latest", check=True, timeout=3600)
                     times.append(time.monotonic() - started)
                     memory = memory_of(varve.daemon_pid())
                     cpu.append(cpu_seconds(varve.daemon_pid()))
@@ -429,7 +429,7 @@ def main():
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default="index,many,warm,between,cold,packs,local,pull,profile")
-    parser.add_argument("--starts", default=",".join(PACKED_STARTS), help="of the rows packs and local")
+    parser.add_argument("--starts", default=";".join(PACKED_STARTS), help="of the rows packs and local, with ; between")
     parser.add_argument("--learn", choices=PACKED_STARTS, help="learnt for the row packs, besides what `profile learn` chooses by itself")
     parser.add_argument("--budget", default="3%", help="of its packs")
     parser.add_argument("--modes", default="kernel,fuse")
