@@ -69,8 +69,7 @@ void ContentSources::run(const std::stop_token& stop) {
       learnt_.push_back({.image = image, .opened = opened});
     }
     lock.unlock();
-    image.reset();
-    streams_.close_unused();  // it may have been unmounted meanwhile
+    image.reset();  // perhaps nobody else holds it any more
     lock.lock();
   }
 }

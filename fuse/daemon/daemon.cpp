@@ -71,6 +71,7 @@ Daemon::Daemon(DaemonOptions options)
   look_ = std::make_unique<Ticker>(kIdleLook, [this] {
     look_at_idle();
     look_at_reads();
+    streams_->close_unused();  // what somebody else held for a while when its mount ended
   });
 }
 

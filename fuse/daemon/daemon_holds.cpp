@@ -43,7 +43,7 @@ bool is_tree(const ServedImage& image, const Digest& digest, std::uint32_t layer
 }  // namespace
 
 LookedUpImage Daemon::look_up_now(const ImageSpec& spec) {
-  auto image = open(spec).image;
+  const auto image = open(spec).image;
   auto reference = oci::Reference::parse(spec.reference);
   reference.digest = image->digest();
   if (reference.kind == oci::Reference::Kind::kRegistry || reference.kind == oci::Reference::Kind::kLayout)
@@ -53,8 +53,6 @@ LookedUpImage Daemon::look_up_now(const ImageSpec& spec) {
                           .config_json = std::string(as_text(image->image().config_json)),
                           .layers = {}};
   for (const auto& layer : image->image().manifest.layers) looked_up.layers.push_back(layer.digest);
-  image.reset();
-  streams_->close_unused();
   return looked_up;
 }
 

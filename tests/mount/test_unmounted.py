@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Of an image that was unmounted the daemon keeps nothing, though it shares layers with one that is mounted; one that somebody is still in is served on, by the next daemon, too."""
-import json, os, random, subprocess, sys
+import json, os, random, socket, subprocess, sys
 
 import layouts
 from machine import expect, Machine, wait_for
@@ -27,6 +27,11 @@ def kept(varve):
 def holds(varve):
     process = f"/proc/{varve.daemon_pid()}"
     return len(os.listdir(f"{process}/task")), len(os.listdir(f"{process}/fd"))
+
+
+def open_in_store(varve):
+    folder = f"/proc/{varve.daemon_pid()}/fd"
+    return [file for file in (os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)) if "/store/" in file and not file.endswith("/lock")]
 
 
 def mounted(varve, image, mode, name):
@@ -63,6 +68,21 @@ def nothing_is_kept(work, images, contents, mode):
         expect((stays / "base/file").read_bytes() == contents["base/file"] and len((stays / "own/file").read_bytes()) == 1_000_000, "by the next daemon")
 
 
+def what_a_client_asked_of_is_let_go(work, image):
+    """A connection holds the images that it asked of. Nothing happens after its end that would close them by the way."""
+    with Machine(work) as varve, socket.socket(socket.AF_UNIX) as client:
+        place = mounted(varve, image, modes()[0], "m")
+        client.connect(str(varve.root / "run/daemon.sock"))
+        client.sendall(json.dumps({"version": 1, "call": "present", "image": {"reference": image}}).encode() + b"\n")
+        with client.makefile("rb") as answers:
+            answer = json.loads(answers.readline())
+        expect("result" in answer, answer)
+        unmount(varve, place)
+        expect(open_in_store(varve), "what the client asked of stays open")
+        client.close()
+        wait_for("the end of what it asked of", lambda: not open_in_store(varve))
+
+
 def who_is_still_in_one_reads_on(work, images, contents, mode):
     """The layer in common is read through the file of the image that was mounted first."""
     with Machine(work) as varve:
@@ -96,6 +116,7 @@ def main():
         with Machine(work) as owner:
             for image in images:
                 owner.index(image)
+        what_a_client_asked_of_is_let_go(work, images[0])
         for mode in modes():
             nothing_is_kept(work, images, contents, mode)
             who_is_still_in_one_reads_on(work, images, contents, mode)
