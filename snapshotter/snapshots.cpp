@@ -306,6 +306,7 @@ void Snapshots::remove(const std::string& key) {
   if (!found) fail_not_found(key);
   if (table->has_children(found->id)) fail<FailedPrecondition>("the snapshot {} has children", printable(key));
   table->remove(found->id);
+  removed_ = true;
 }
 
 Snapshot Snapshots::stat(const std::string& key) {
@@ -356,6 +357,7 @@ SnapshotUsage Snapshots::usage(const std::string& key) {
 
 void Snapshots::cleanup() {
   const std::lock_guard one_at_a_time(cleaning_);
+  removed_ = false;
   // In this order: a folder is being made before it is there, and until its snapshot is in the table.
   const auto folders = folders_.ids();
   const auto being_made = *being_made_.lock();
@@ -373,6 +375,10 @@ void Snapshots::cleanup() {
   } catch (const std::exception& error) {
     log::warn("trees that no snapshot needs stay mounted: {}", error_text(error));
   }
+}
+
+void Snapshots::cleanup_if_removed() {
+  if (removed_) cleanup();
 }
 
 }  // namespace varve::snapshotter

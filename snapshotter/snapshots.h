@@ -55,6 +55,9 @@ class Snapshots {
   SnapshotUsage usage(const std::string& key);
   // Frees what is needed no more: folders and trees.
   void cleanup();
+  // The same, if something was removed since. containerd asks for it once, and not if it ends before, or fails to
+  // remove a snapshot of the same round.
+  void cleanup_if_removed();
 
   SnapshotCounts counts() { return table_.lock()->counts(); }
   LazyImages& images() { return images_; }
@@ -85,6 +88,7 @@ class Snapshots {
   std::atomic<std::int64_t> last_id_;
   Guarded<std::set<std::int64_t>> being_made_;  // folders whose snapshot is not in the table yet
   std::mutex cleaning_;
+  std::atomic<bool> removed_ = false;  // since the last cleanup
 };
 
 }  // namespace varve::snapshotter

@@ -378,6 +378,17 @@ TEST_F(SnapshotsTest, TakesNoTreeForAnImageThatIsNotWhatTheLabelsSay) {
   EXPECT_NO_THROW(snapshots_->prepare("third layer above the first", names[0], labels_of(app_, 2)));
 }
 
+TEST_F(SnapshotsTest, ReleasesWhatWasRemovedThoughNoCleanupIsAskedFor) {
+  trees_.add(app_);
+  snapshots_->prepare("one", pull(app_)[3], {});
+  snapshots_->cleanup_if_removed();
+  EXPECT_EQ(folders(), 1u);
+  snapshots_->remove("one");
+  snapshots_->cleanup_if_removed();
+  EXPECT_EQ(folders(), 0u);
+  EXPECT_THAT(trees_.held(), IsEmpty());
+}
+
 TEST_F(SnapshotsTest, TakesTheTreeOfAnotherImageWithTheSameLayersWhereOneIsGone) {
   const auto twin = test::made_image("twin", {"one", "two", "three", "four", "five"});
   trees_.add(app_);

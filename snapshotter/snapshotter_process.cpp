@@ -18,6 +18,7 @@
 #include "core/base/handed_sockets.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
+#include "core/base/ticker.h"
 #include "core/base/unix_socket.h"
 #include "core/metrics/metrics_server.h"
 #include "fuse/daemon/service_manager.h"
@@ -30,6 +31,7 @@ namespace {
 constexpr int kBacklog = 128;
 constexpr auto kEndPatience = std::chrono::milliseconds(5'000);
 constexpr auto kShortage = std::chrono::milliseconds(100);
+constexpr auto kForgottenCleanup = std::chrono::seconds(10);
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -93,6 +95,7 @@ class Process {
       listener_ = listen_at(options.address, SOCK_STREAM, kBacklog);
       if (!options.group.empty()) open_to_group(options.address, options.group);
     }
+    cleaning_.emplace(kForgottenCleanup, [this] { clean_what_was_forgotten(); });
     learning_ = true;
     std::thread([this] { learn(); }).detach();
   }
@@ -140,6 +143,14 @@ class Process {
     learning_ = false;
   }
 
+  void clean_what_was_forgotten() noexcept {
+    try {
+      snapshots_.cleanup_if_removed();
+    } catch (const std::exception& error) {
+      log::warn("what was removed is cleaned up later: {}", error_text(error));
+    }
+  }
+
   const SnapshotterOptions& options_;
   const UniqueFd lock_;
   const UniqueFd signals_;
@@ -150,6 +161,7 @@ class Process {
   MetricRegistry metrics_;
   SnapshotServer server_;
   std::optional<MetricsServer> metrics_server_;
+  std::optional<Ticker> cleaning_;
   std::atomic<bool> learning_ = false;
 };
 

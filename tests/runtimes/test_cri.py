@@ -197,7 +197,11 @@ def check(work, mode, name, binaries, version):
         varve.run("--root", place / "pipeline", "index", f"{host}/app:v1", check=True)  # by others, and signed by nobody: it counts for who asks by tag
         known(varve, f"{host}/app:v1")
         with Snapshotter(varve, mode) as varve.snapshotter, Containerd(place / "containerd", varve.snapshotter.address, varve.root, binaries, pause=f"{host}/pause:v1") as node:
-            pulled, started = pods(node, varve, host, mode, version)
+            try:
+                pulled, started = pods(node, varve, host, mode, version)
+            except BaseException:
+                print(f"{name}: snapshots {node.snapshots()}\nthe snapshotter: {varve.snapshotter.log.read_text()[-5000:]}\ncontainerd: {node.log.read_text()[-5000:]}", flush=True)
+                raise
         print(f"{name}, {mode} mode: pull {pulled:.2f} s, sandbox + create + start {started:.2f} s", flush=True)
 
 
