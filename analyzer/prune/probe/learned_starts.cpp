@@ -25,8 +25,23 @@ constexpr std::string_view kPrintTwice =
     "import os, sys; print(flush=True); "
     "os.execve(sys.argv[1], [sys.argv[1], '-c', 'print()'], {'PYTHONDONTWRITEBYTECODE': '1'})";
 
-// Whoever starts a kernel has imported it: servers, nbclient, IDEs.
+// Whoever starts a kernel has imported it: servers, nbclient, IDEs. It looks at the entry points of everything that is
+// installed, and imports the kernel's package, before it reads of the kernel it is to start: so far one goes that there
+// is not.
 constexpr std::string_view kKernelClient = "jupyter_client";
+constexpr std::string_view kStartNoKernel = R"(import sys
+sys.path[:] = [p for p in sys.path if p]
+import jupyter_client
+try:
+    from jupyter_client.manager import KernelManager
+    KernelManager(kernel_name='varve-no-such-kernel').start_kernel()
+except Exception:
+    pass
+try:
+    import ipykernel.kernelspec
+except ImportError:
+    pass
+)";
 
 constexpr std::size_t kMaxShellText = 200;
 
@@ -155,8 +170,11 @@ std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& target
     return target.kind == ProbedKind::kImport && target.object == kKernelClient && target.python == python;
   });
   if (has_kernel && has_client) {
-    starts.push_back(import_of(python, std::string(kKernelClient)));
-    starts.back().before_kernels = true;
+    starts.push_back({.what = What::kImport,
+                      .name = std::string(kKernelClient),
+                      .words = {"/" + python, "-c", std::string(kStartNoKernel)},
+                      .ends = true,
+                      .before_kernels = true});
   }
   for (const auto& target : targets)
     if (target.kind == ProbedKind::kCommand) add(What::kCommand, shell_text(target.words), target.words, false);
