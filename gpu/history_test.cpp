@@ -374,7 +374,7 @@ TEST_P(HistoryTest, IsAsItsPageSays) {
     sql->query(statement, {}, [&](const SqlRow&) { ++rows; });
     EXPECT_GT(rows, 0U);
   }
-  EXPECT_EQ(statements, 3U);
+  EXPECT_EQ(statements, 2U);
   const auto* columns =
       GetParam() == Kind::kSqlite
           ? "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND "

@@ -126,6 +126,10 @@ Library Library::open_file(const fs::path& path, const LibraryFolders& folders) 
   return Library(opened.handle, path.filename().string());
 }
 
+void open_beforehand(const LibraryNames& names, const LibraryFolders& folders) {
+  for (const auto& name : names) Library::find({name}, folders);
+}
+
 void* Library::symbol(const char* symbol_name) const {
   ::dlerror();
   if (void* address = ::dlsym(handle_, symbol_name)) return address;

@@ -59,6 +59,11 @@ class Library {
   std::string name_, path_;
 };
 
+// Opens what a library that is used next will itself open by name, in the middle of its work: NVRTC its built-in
+// functions, cuDNN cublasLt. The loader finds none of the wheels' by name, so torch opens them beforehand, too. A name
+// that is nowhere is left out: it may not be needed. Throws LoadError.
+void open_beforehand(const LibraryNames& names, const LibraryFolders& folders);
+
 // Functions of one interface (gpu/probe/api) in one library.
 template <typename Functions>
 class Api : public Functions {

@@ -14,6 +14,8 @@
 
 namespace varve::gpu::probe {
 
+inline const LibraryNames kCublasLt = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"};
+
 struct Step {
   Report& report;
   LibraryFolders folders;

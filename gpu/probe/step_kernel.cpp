@@ -196,6 +196,7 @@ std::string run_compile(Step& step) {
   int major = 0, minor = 0;
   nvrtc.call(nvrtc.nvrtcVersion, &major, &minor);
   step.report.fact("nvrtc", fmt::format("{}.{}", major, minor));
+  open_beforehand({fmt::format("libnvrtc-builtins.so.{}.{}", major, minor)}, step.folders);
   const auto gpu = device_if_there(step);
   const int architecture = chosen_architecture(known_architectures(nvrtc), gpu.get());
   const std::string source = kernel_source("axpy") + kernel_source("sum");

@@ -9,7 +9,6 @@ namespace varve::gpu::probe {
 namespace {
 
 const LibraryNames kCublas = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
-const LibraryNames kCublasLt = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"};
 const LibraryNames kCusolver = {"libcusolver.so.12", "libcusolver.so.11"};
 const LibraryNames kCusparse = {"libcusparse.so.12", "libcusparse.so.11"};
 

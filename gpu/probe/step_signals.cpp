@@ -144,6 +144,7 @@ ConvolutionShape convolution_shape(const Step& step) {
 
 std::string run_convolution(Step& step) {
   DeviceStep gpu(step);
+  open_beforehand(kCublasLt, step.folders);
   std::optional<Cudnn> opened;
   step.report.metric("convolution.open", MetricKind::kFirstCall,
                      seconds_of([&] { opened.emplace(open_api<api::CudnnFunctions>(step, kCudnn)); }));

@@ -85,6 +85,19 @@ def check_missing(work):
     expect(said.result != "ok" and said.status != 0 and "libcufft.so.11" in (said.detail or said.doing[-1]), f"one library that is cut off: {said}")
 
 
+def check_wheels(work):
+    """As torch's wheels have them: in a folder that no loader looks through, where libraries open each other by name in the middle of their work."""
+    for step, library in (("compile", "libnvrtc-builtins.so.12.8"), ("convolution", "libcublasLt.so.12"), ("gemm", "")):
+        wheels = work / f"wheels-{step}"
+        lib = make_folder(wheels / "nvidia/cu12/lib", "toolkit")
+        said = Gpu(toolkit=None).probe(step, "", "--library-dir", str(wheels))
+        expect(said.result == "ok" and said.status == 0, f"{step} in wheels: {said}")
+        if library:
+            (lib / library).unlink()
+            said = Gpu(toolkit=None).probe(step, "", "--library-dir", str(wheels))
+            expect(said.result != "ok" and said.status != 0, f"{step} without {library}, which it needs: {said}")
+
+
 def check_errors():
     for step, (library, call, code, name) in NEEDED.items():
         said = Gpu().probe(step, f"fail={call}:{code}")
@@ -200,6 +213,7 @@ def main():
         check_good(Gpu())
         check_no_gpu(work)
         check_missing(work)
+        check_wheels(work)
         check_errors()
         check_wrong()
         check_hangs_and_crashes()

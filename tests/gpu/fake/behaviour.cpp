@@ -1,5 +1,6 @@
 #include "tests/gpu/fake/behaviour.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -177,6 +178,8 @@ std::string text(std::string_view name, std::string_view otherwise) {
   }
   return std::string(otherwise);
 }
+
+bool opens_by_name(const char* library) noexcept { return dlopen(library, RTLD_NOW | RTLD_LOCAL) != nullptr; }
 
 long number(std::string_view name, long otherwise) noexcept {
   const auto value = text(name, "");

@@ -39,6 +39,10 @@ std::string text(std::string_view name, std::string_view otherwise);
     return 0;                                          \
   }
 
+// The real ones open each other by name in the middle of their work, and nothing says where: the loader's rules decide,
+// or who opened that library before.
+bool opens_by_name(const char* library) noexcept;
+
 enum class Wrong : std::uint8_t { kNo, kFlip, kNan, kZero, kIdle };
 // What shall be wrong with the results of "gemm", "copy" ... this time; `late` behaviours spare the first asking. Ask
 // once per call of the API.

@@ -126,6 +126,7 @@ FAKE_API int cudnnGetConvolution2dForwardOutputDim(Convolution* convolution, Sha
 FAKE_API int cudnnGetConvolutionForwardAlgorithm_v7(void*, Shape*, Shape*, Convolution*, Shape*, int wanted,
                                                     int* returned, Performance* results) {
   ENTER(cudnnGetConvolutionForwardAlgorithm_v7);
+  if (!opens_by_name("libcublasLt.so.12")) fault("Invalid handle. Cannot load symbol cublasLtCreate");
   if (wanted < 1) return kBadParam;
   *returned = std::min(wanted, kAlgorithms);
   for (int i = 0; i < *returned; ++i)

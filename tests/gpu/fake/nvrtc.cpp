@@ -10,7 +10,14 @@
 namespace varve::gpu::fake {
 namespace {
 
-enum Result : int { kSuccess = 0, kInvalidInput = 3, kInvalidProgram = 4, kInvalidOption = 5, kCompilation = 6 };
+enum Result : int {
+  kSuccess = 0,
+  kInvalidInput = 3,
+  kInvalidProgram = 4,
+  kInvalidOption = 5,
+  kCompilation = 6,
+  kBuiltinOperation = 7
+};
 constexpr std::array kArchitectures = {50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120};
 
 struct Program {
@@ -103,6 +110,8 @@ FAKE_API int nvrtcCreateProgram(Program** program, const char* source, const cha
 
 FAKE_API int nvrtcCompileProgram(Program* program, int count, const char* const* options) {
   if (const int code = enter("nvrtcCompileProgram")) return code;
+  if (!opens_by_name("libnvrtc-builtins.so.12.8"))
+    return program->log = "nvrtc: error: failed to open libnvrtc-builtins.so.12.8.\n", kBuiltinOperation;
   const int sm = architecture(count, options);
   if (!sm) return program->log = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n", kInvalidOption;
   program->ptx = ptx_of(program->source, sm);
