@@ -2,14 +2,14 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "analyzer/elf/ld_cache.h"
 #include "core/base/errors.h"
+#include "core/index/elf/ld_cache.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;
   try {
-    for (const auto& entry : elf::parse_ld_cache({reinterpret_cast<const char*>(data), size}, "cache"))
-      if (entry.name.size() > elf::kMaxLdCacheText || entry.path.size() > elf::kMaxLdCacheText) std::abort();
+    for (const auto& entry : index::parse_ld_cache({reinterpret_cast<const char*>(data), size}, "cache"))
+      if (entry.name.size() > index::kMaxLdCacheText || entry.path.size() > index::kMaxLdCacheText) std::abort();
   } catch (const CorruptData&) {
   }
   return 0;

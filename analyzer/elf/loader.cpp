@@ -6,16 +6,17 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analyzer/elf/ld_cache.h"
 #include "core/base/errors.h"
 #include "core/base/image_path.h"
 #include "core/base/strings.h"
+#include "core/index/elf/ld_cache.h"
 
 namespace varve::elf {
 namespace {
 
 using index::ElfFacts;
 using index::FlatEntry;
+using index::LdCacheEntry;
 
 constexpr std::uint16_t kX86_64 = 62, kAArch64 = 183, kI386 = 3, kArm = 40, kPpc64 = 21, kS390 = 22, kRiscV = 243;
 constexpr std::uint16_t kProgram = 2, kSharedObject = 3;
@@ -122,7 +123,7 @@ struct Loader::State {
   void read_cache() {
     if (options.cache.empty()) return;
     try {
-      for (auto& entry : parse_ld_cache(options.cache, "etc/ld.so.cache"))
+      for (auto& entry : index::parse_ld_cache(options.cache, "etc/ld.so.cache"))
         cache[entry.name].push_back(std::move(entry));
     } catch (const CorruptData& error) {
       problems.push_back(error.what());
@@ -163,7 +164,7 @@ struct Loader::State {
       const auto* entry = find(next);
       if (entry == nullptr) return std::nullopt;
       if (entry->type == FileType::kSymlink) {
-        if (++followed > index::kMaxSymlinksFollowed || parts.size() > kMaxLdCacheText) return std::nullopt;
+        if (++followed > index::kMaxSymlinksFollowed || parts.size() > index::kMaxLdCacheText) return std::nullopt;
         if (links != nullptr) add_once(*links, next);
         if (entry->symlink_target.starts_with('/')) at.clear();
         push(entry->symlink_target);

@@ -1,7 +1,7 @@
 #pragma once
 // Which files the dynamic loader would take for the libraries that a file needs, without running it. ld.so(8),
 // elf/dl-load.c of glibc 2.36 (and its search in hwcaps subdirectories, old and new); /etc/ld.so.cache:
-// analyzer/elf/ld_cache.h. docs/design/elf-resolution.md says what is and what cannot be followed.
+// core/index/elf/ld_cache.h. docs/design/elf-resolution.md says what is and what cannot be followed.
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """`varve run --gpus` with a made-up driver: device files, libraries over the image's tree, links, the loader's cache, variables. Each runtime of this machine, as root."""
-import json, os, shutil, subprocess
+import json, os, re, shutil, subprocess
 from pathlib import Path
 
-from tiny_image import expect, make_image
+from tiny_image import expect, make_image, needed_files
 import program, tars  # noqa: E402  tiny_image says where they lie
 
 # As `nvidia-ctk cdi generate` writes it. Of devices every machine has: /dev/full works if writing says that no space is left.
@@ -147,6 +147,123 @@ def check_odd_loader_files(varve, work, cdi):
     print(f"odd files in the loader's place are not opened: {', '.join(kinds)}", flush=True)
 
 
+def listed_in(cache):
+    """[(name, flags, path)] of a cache, by this machine's ldconfig."""
+    listed = subprocess.run(["/sbin/ldconfig", "-p", "-C", cache], stdout=subprocess.PIPE, check=True, text=True).stdout
+    return re.findall(r"^\t(\S+) \((.*)\) => (\S+)$", listed, re.MULTILINE)
+
+
+class TreeOfLibraries:
+    """An unpacked image with libraries in three folders: links of two kinds, a linker's script, an older version of one. Its cache is ldconfig's."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for path, content in needed_files().items():
+            self.put(path, content, 0o755)
+        self.put("etc/ld.so.conf", b"include /etc/ld.so.conf.d/*.conf\n")
+        self.put("etc/ld.so.conf.d/more.conf", b"# more\n/usr/lib/more\n/nowhere\n/usr/local/lib # of Debian\n")
+        self.library("usr/lib/libone.so.1.2", "libone.so.1")
+        (folder / "usr/lib/libone.so").symlink_to("libone.so.1")
+        self.library("usr/lib/libone.so.1.1", "libone.so.1")
+        self.library("usr/lib/more/libunnamed.so", None)
+        for number in (2, 9, 10, 100):
+            self.library(f"usr/lib/more/libmany{number}.so.{number}", f"libmany{number}.so.{number}")
+        self.library("usr/local/lib/libz10.so.3.0", "libz10.so.3")
+        self.put("usr/lib/libscript.so", b"GROUP ( /usr/lib/libone.so.1 )\n")
+        for _ in range(2):  # the second finds the links that the first has made
+            subprocess.run(["/sbin/ldconfig", "-r", folder], check=True)
+
+    def put(self, path, content, mode=0o644):
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
+
+    def library(self, path, soname):
+        """With a megabyte that does not get smaller: whoever reads its head fetches it."""
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = self.folder.parent / "library.S"
+        (self.folder.parent / "noise").write_bytes(os.urandom(1 << 20))
+        source.write_text(f'.section .rodata\n.globl noise\nnoise: .incbin "{self.folder.parent}/noise"\n.section .note.GNU-stack,"",%progbits\n')
+        subprocess.run(["cc", "-shared", "-nostdlib", "-o", path, *([f"-Wl,-soname,{soname}"] if soname else []), source], check=True)
+
+    def image(self, folder):
+        def add(tar):
+            for path in sorted(self.folder.rglob("*")):
+                name = str(path.relative_to(self.folder))
+                if path.is_symlink():
+                    tar.symlink(name, os.readlink(path))
+                elif path.is_file():
+                    tar.file(name, path.read_bytes(), mode=path.stat().st_mode & 0o777)
+        return make_image(folder, odd=add)
+
+
+def check_cache_of_image(varve, work, cdi):
+    """The image's cache is taken where it knows all libraries, and none of them is read then; what comes of it is what ldconfig makes of them all."""
+    opener = work / "opener.c"
+    opener.write_text('#include <dlfcn.h>\n#include <stdio.h>\nint main(int n, char** names) { for (int i = 1; i < n; ++i) if (!dlopen(names[i], RTLD_NOW)) { puts(dlerror()); return 1; } return 0; }\n')
+    tree = TreeOfLibraries(work / "tree")
+    subprocess.run(["cc", "-o", tree.folder / "bin/opener", opener], check=True)
+
+    def session(image, name, cdi=cdi):
+        varve.index(image)
+        stats = work / "stats.json"
+        with program.work_folder() as other, program.Varve(other) as machine:  # with an empty store
+            machine.index(image)
+            done = machine.run("-v", "run", "--rm", "--stats", stats, "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "cat", "/etc/ld.so.cache")
+        expect(done.returncode == 0, f"{name}: {done.stderr.decode(errors='replace')}")
+        cache = work / "cache"
+        cache.write_bytes(done.stdout)
+        return listed_in(cache), json.loads(stats.read_text())["fetched_bytes"], done.stderr.decode(errors="replace")
+
+    def wanted(place="usr/lib/driver"):
+        """What ldconfig makes of the tree with the driver in it."""
+        whole = work / "whole"
+        shutil.rmtree(whole, ignore_errors=True)
+        shutil.copytree(tree.folder, whole, symlinks=True)
+        (whole / place).mkdir(exist_ok=True)
+        shutil.copy(work / "driver/libcuda.so.550.54", whole / place)
+        (whole / place / "libcuda.so").symlink_to("libcuda.so.1")
+        (whole / "etc/ld.so.conf.d/00-varve-devices.conf").write_text(f"/{place}\n")
+        subprocess.run(["/sbin/ldconfig", "-r", whole], check=True)  # like the session's, the first to see the driver
+        return listed_in(whole / "etc/ld.so.cache")
+
+    image = tree.image(work / "known")
+    taken, fetched, said = session(image, "known")
+    expect("ldconfig reads" not in said, f"the image's cache does: {said}")
+    expect(taken == wanted(), f"the cache is ldconfig's:\n{taken}\n{wanted()}")
+    names = [name for name, _, _ in taken]
+    done = varve.run("run", "--rm", "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "opener", *names)
+    expect(done.returncode == 0 and "libcuda.so.1" in names and "libmany100.so.100" in names, f"a loader finds every name: {done}")
+    # Where distributions have the driver's files: among the image's own.
+    among = work / "cdi-among"
+    among.mkdir()
+    (among / "nvidia.yaml").write_text((cdi / "nvidia.yaml").read_text().replace("/usr/lib/driver", "/usr/lib"))
+    taken, _, said = session(image, "among", among)
+    expect("ldconfig reads" not in said and taken == wanted("usr/lib"), f"a driver among the image's libraries: {said}\n{taken}\n{wanted('usr/lib')}")
+    # A session that starts again, its cache being of the first start.
+    for command in (("run", "--name", "again", "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "cat", "/etc/ld.so.cache"), ("session", "start", "again")):
+        done = varve.run("-v", *command)
+        expect(done.returncode == 0 and b"ldconfig reads" not in done.stderr, f"{command}: {done.stderr}")
+        (work / "cache").write_bytes(done.stdout)
+        expect({name for name, _, _ in listed_in(work / "cache")} >= set(names), f"{command}: {done}")
+    varve.run("session", "rm", "again", check=True)
+    # A list that came after the cache: its folders are looked through, and have nothing new.
+    os.utime(tree.folder / "etc/ld.so.conf.d/more.conf", (2_000_000_000, 2_000_000_000))
+    # What the cache does not know: ldconfig looks at everything, and finds it.
+    for name, change in (("new in a folder of the cache", lambda: tree.library("usr/lib/more/libnew.so.5", "libnew.so.5")),
+                         ("new where the cache has nothing", lambda: tree.library("lib/libother.so.5", "libother.so.5")),
+                         ("no cache", lambda: (tree.folder / "etc/ld.so.cache").unlink()),
+                         ("a broken cache", lambda: tree.put("etc/ld.so.cache", b"glibc-ld.so.cache1.1 and no more"))):
+        change()
+        found, read, said = session(tree.image(work / name.replace(" ", "-")), name)
+        expect("ldconfig reads all libraries" in said, f"{name}: it is said: {said}")
+        expect(found == wanted(), f"{name}: as ldconfig finds it: {found}")
+        expect(read > fetched + (4 << 20), f"{name}: {read} bytes fetched, {fetched} where the cache is whole")
+    print("the loader's cache is made of the image's own where that is whole, and is ldconfig's in any case", flush=True)
+
+
 class Toolkit:
     """NVIDIA's programs, made up: they lie in a folder that comes first in PATH."""
 
@@ -235,6 +352,7 @@ def main():
             print(f"{runtime}: devices, driver files, links, cache and variables are right", flush=True)
         check_missing_driver_file(varve, image, work, cdi)
         check_odd_loader_files(varve, work, cdi)
+        check_cache_of_image(varve, work, cdi)
         toolkit = Toolkit(work, varve, cdi / "nvidia.yaml")
         toolkit.image = image
         check_generated(toolkit)

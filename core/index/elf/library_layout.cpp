@@ -42,7 +42,7 @@ std::optional<LibraryLayout> LibraryLayout::of(ByteView head, std::uint64_t file
   const ByteRange segments{header.segments_at, header.segment_count * kOwnFormat.segment_bytes()};
   if (!segments.fits_in(head.size())) return std::nullopt;
   LibraryLayout layout;
-  layout.is_x86_64_ = header.machine == EM_X86_64;
+  layout.machine_ = header.machine;
   for (const auto& segment : segments_of(kOwnFormat, head.subspan(segments.offset, segments.length))) {
     if (!segment.in_file.fits_in(file_bytes)) continue;
     if (segment.type == PT_LOAD)
@@ -84,17 +84,26 @@ bool LibraryLayout::has_much_data(ByteView dynamic) const {
 
 std::vector<LibraryLayout::Name> LibraryLayout::names(ByteView dynamic) const {
   const auto section = dynamic_section_of(kOwnFormat, dynamic);
-  const auto address = section.value(DT_STRTAB);
-  const auto strings = address ? content_at(*address) : std::nullopt;
   std::vector<Name> names;
-  if (!strings) return names;
   for (const auto& [tag, offset] : section.texts) {
-    if (tag == DT_SONAME || offset >= strings->length) continue;
-    names.push_back(
-        {.kind = tag == DT_NEEDED ? Kind::kNeeded : Kind::kSearchPath,
-         .in_file = {strings->offset + offset, std::min<std::uint64_t>(strings->length - offset, kMaxNameBytes)}});
+    if (tag == DT_SONAME) continue;
+    if (const auto in_file = text_at(section, offset))
+      names.push_back({.kind = tag == DT_NEEDED ? Kind::kNeeded : Kind::kSearchPath, .in_file = *in_file});
   }
   return names;
+}
+
+std::optional<ByteRange> LibraryLayout::soname(ByteView dynamic) const {
+  const auto section = dynamic_section_of(kOwnFormat, dynamic);
+  const auto text = std::ranges::find(section.texts, std::uint64_t(DT_SONAME), &DynamicText::tag);
+  return text == section.texts.end() ? std::nullopt : text_at(section, text->offset);
+}
+
+std::optional<ByteRange> LibraryLayout::text_at(const DynamicSection& section, std::uint64_t offset) const {
+  const auto address = section.value(DT_STRTAB);
+  const auto strings = address ? content_at(*address) : std::nullopt;
+  if (!strings || offset >= strings->length) return std::nullopt;
+  return ByteRange{strings->offset + offset, std::min<std::uint64_t>(strings->length - offset, kMaxNameBytes)};
 }
 
 std::optional<std::string> LibraryLayout::text_of(ByteView bytes) {

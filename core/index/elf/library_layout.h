@@ -12,6 +12,8 @@
 
 namespace varve::index {
 
+struct DynamicSection;
+
 // 64 bit, little endian: of the machines that Varve runs on. Ranges are parts of the file, inside it. Never throws on
 // bad content: what is wrong is left out.
 class LibraryLayout {
@@ -39,6 +41,8 @@ class LibraryLayout {
   };
   // `dynamic`: the bytes of dynamic_section(). In order; kMaxNeededLibraries and two at most.
   std::vector<Name> names(ByteView dynamic) const;
+  // Where the name lies by which others ask for this library (DT_SONAME); absent: it says none.
+  std::optional<ByteRange> soname(ByteView dynamic) const;
   // Absent if `bytes` has no end of it, or it is empty.
   static std::optional<std::string> text_of(ByteView bytes);
 
@@ -60,13 +64,15 @@ class LibraryLayout {
   const Load* load_at(std::uint64_t address) const;
   // From that address on to the end of what is mapped there; absent if nothing of the file is.
   std::optional<ByteRange> content_at(std::uint64_t address) const;
-  bool is_x86_64() const { return is_x86_64_; }
+  std::uint16_t machine() const { return machine_; }  // e_machine
 
  private:
+  std::optional<ByteRange> text_at(const DynamicSection& section, std::uint64_t offset) const;
+
   std::string interpreter_;
   ByteRange dynamic_;
   std::vector<Load> loads_;
-  bool is_x86_64_ = false;
+  std::uint16_t machine_ = 0;
 };
 
 }  // namespace varve::index

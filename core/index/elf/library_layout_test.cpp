@@ -53,6 +53,16 @@ TEST(LibraryLayoutTest, NamesWhatIsNeededAndWhereItIsLookedFor) {
   EXPECT_EQ(layout_of(file)->interpreter(), "");
 }
 
+TEST(LibraryLayoutTest, SaysHowOthersAskForIt) {
+  const auto file = ElfFile{}.make();
+  const auto layout = layout_of(file);
+  const auto at = layout->soname(part(file, layout->dynamic_section()));
+  ASSERT_TRUE(at);
+  EXPECT_EQ(LibraryLayout::text_of(part(file, *at)), "libme.so.1");
+  const auto unnamed = ElfFile{.names = {{1, "libc.so.6"}}}.make();
+  EXPECT_FALSE(layout_of(unnamed)->soname(part(unnamed, layout->dynamic_section())));
+}
+
 TEST(LibraryLayoutTest, AProgramHasALoader) {
   const auto layout = layout_of(ElfFile{.type = ET_EXEC, .interpreter = "/lib64/ld-linux-x86-64.so.2"}.make());
   ASSERT_TRUE(layout);

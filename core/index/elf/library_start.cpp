@@ -100,7 +100,7 @@ std::vector<ByteRange> LibraryStart::init_code() const {
 }
 
 void LibraryStart::add_code(ByteRange in_file, ByteView code) {
-  if (!layout_.is_x86_64()) return;
+  if (layout_.machine() != EM_X86_64) return;
   auto starts = functions_;
   std::ranges::sort(starts);
   for (const auto start : functions_) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace varve::elf {
+namespace varve::index {
 
 inline constexpr std::size_t kMaxLdCacheBytes = 16u << 20;  // a big image has 100 kB
 inline constexpr std::size_t kMaxLdCacheNames =
@@ -26,4 +26,9 @@ struct LdCacheEntry {
 // In the order of the file. Throws CorruptData naming `what`: no cache, cut off, or offsets outside of it.
 std::vector<LdCacheEntry> parse_ld_cache(std::string_view cache, std::string_view what);
 
-}  // namespace varve::elf
+// The cache with these entries, in the new form alone; those of `first` in front of what has their names. `entries` are
+// in the order in which parse_ld_cache() gave them: loaders look for a name by halves. None is for certain machines
+// (hwcaps, legacy_hwcap).
+std::string write_ld_cache(std::vector<LdCacheEntry> entries, const std::vector<LdCacheEntry>& first);
+
+}  // namespace varve::index

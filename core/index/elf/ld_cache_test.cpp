@@ -1,4 +1,4 @@
-#include "analyzer/elf/ld_cache.h"
+#include "core/index/elf/ld_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 
-namespace varve::elf {
+namespace varve::index {
 namespace {
 
 // What `ldconfig -p` prints, as name and path.
@@ -68,6 +68,22 @@ TEST(LdCache, RefusesWhatIsCutOffOrLies) {
   EXPECT_THROW(parse_ld_cache(swapped, "c"), CorruptData);
 }
 
+TEST(LdCache, IsWrittenAsItWasReadAndWhatIsNewComesFirst) {
+  const auto entry = [](std::string name, std::string path) {
+    return LdCacheEntry{.flags = 0x0303, .name = std::move(name), .path = std::move(path), .hwcaps = {}};
+  };
+  // As ldconfig orders them.
+  const std::vector entries = {entry("libz.so.1", "/lib/libz.so.1"), entry("libicu.so.72", "/lib/libicu.so.72"),
+                               entry("libicu.so.9", "/lib/libicu.so.9"), entry("libcuda.so.1", "/old/libcuda.so.1"),
+                               entry("ld-linux.so.2", "/lib/ld-linux.so.2")};
+  EXPECT_EQ(parse_ld_cache(write_ld_cache(entries, {}), "c"), entries);
+  const auto ours = entry("libcuda.so.1", "/new/libcuda.so.1"), between = entry("libicu.so.10", "/new/libicu.so.10"),
+             last = entry("a.so", "/new/a.so");
+  EXPECT_THAT(parse_ld_cache(write_ld_cache(entries, {ours, between, last}), "c"),
+              ::testing::ElementsAre(entries[0], entries[1], between, entries[2], ours, entries[3], entries[4], last));
+  EXPECT_THAT(parse_ld_cache(write_ld_cache({}, {}), "c"), ::testing::IsEmpty());
+}
+
 TEST(LdCache, OneLongNameNamedManyTimesTakesNoGigabytes) {
   std::string cache = "glibc-ld.so.cache1.1";
   const std::uint32_t count = 40'000;
@@ -84,4 +100,4 @@ TEST(LdCache, OneLongNameNamedManyTimesTakesNoGigabytes) {
 }
 
 }  // namespace
-}  // namespace varve::elf
+}  // namespace varve::index

@@ -1,11 +1,11 @@
-#include "analyzer/elf/ld_cache.h"
+#include "core/index/elf/ld_cache.h"
 
 #include <algorithm>
 
 #include "core/base/bytes.h"
 #include "core/base/errors.h"
 
-namespace varve::elf {
+namespace varve::index {
 namespace {
 
 constexpr std::string_view kOldMagic = "ld.so-1.7.0";
@@ -14,15 +14,16 @@ constexpr std::size_t kOldEntryBytes = 12;
 constexpr std::string_view kNewMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kNewHeaderBytes = 48;
 constexpr std::size_t kNewEntryBytes = 24;
+constexpr std::uint8_t kLittleEndian = 2;
 constexpr std::uint32_t kExtensionMagic = 0xEAA42174;
 constexpr std::uint32_t kHwcapsSection = 1;  // tag of the section that names the glibc-hwcaps subdirectories
 constexpr std::uint64_t kHwcapsEntry = 1u << 30,
                         kIsaLevels = 0x3FF;  // of the upper half of an entry's hwcap: it names such a subdirectory
-constexpr std::size_t kMaxSections = 64;
+constexpr std::size_t kMaxCacheSections = 64;
 
-class Reader {
+class CacheReader {
  public:
-  Reader(std::string_view bytes, std::string_view what) : bytes_(bytes), what_(what) {}
+  CacheReader(std::string_view bytes, std::string_view what) : bytes_(bytes), what_(what) {}
 
   template <typename Number>
   Number number(std::uint64_t at) const {
@@ -57,19 +58,19 @@ class Reader {
 
 // `base`: where the new format begins. Names count from there, the extension and its sections from the start of the
 // file.
-std::vector<std::string> hwcaps_names(Reader& in, std::uint64_t base) {
+std::vector<std::string> hwcaps_names(CacheReader& in, std::uint64_t base) {
   std::vector<std::string> names;
   const std::uint64_t extension = in.number<std::uint32_t>(base + 32);
   if (extension == 0) return names;
   if (in.number<std::uint32_t>(extension) != kExtensionMagic)
     fail<CorruptData>("{}: no extension at byte {}", in.what(), extension);
   const auto sections = in.count(extension + 4, extension + 8, 16);
-  if (sections > kMaxSections) fail<CorruptData>("{}: {} extension sections", in.what(), sections);
+  if (sections > kMaxCacheSections) fail<CorruptData>("{}: {} extension sections", in.what(), sections);
   for (std::uint64_t i = 0; i < sections; ++i) {
     const auto section = extension + 8 + i * 16;
     if (in.number<std::uint32_t>(section) != kHwcapsSection) continue;
     const std::uint64_t at = in.number<std::uint32_t>(section + 8), bytes = in.number<std::uint32_t>(section + 12);
-    if (at > in.bytes().size() || bytes > in.bytes().size() - at || bytes / 4 > kMaxSections)
+    if (at > in.bytes().size() || bytes > in.bytes().size() - at || bytes / 4 > kMaxCacheSections)
       fail<CorruptData>("{}: hwcaps section outside the file", in.what());
     for (std::uint64_t j = 0; j < bytes / 4; ++j) names.push_back(in.text(base + in.number<std::uint32_t>(at + j * 4)));
   }
@@ -77,7 +78,7 @@ std::vector<std::string> hwcaps_names(Reader& in, std::uint64_t base) {
 }
 
 std::vector<LdCacheEntry> parse_new(std::string_view cache, std::uint64_t base, std::string_view what) {
-  Reader in(cache, what);
+  CacheReader in(cache, what);
   const auto byte_order = in.number<std::uint8_t>(base + 28);
   if ((byte_order & 3) == 3 || (byte_order & 3) == 1)
     fail<CorruptData>("{}: made for a machine of the other byte order", what);
@@ -105,7 +106,7 @@ std::vector<LdCacheEntry> parse_new(std::string_view cache, std::uint64_t base, 
 }
 
 std::vector<LdCacheEntry> parse_old(std::string_view cache, std::uint64_t count, std::string_view what) {
-  Reader in(cache, what);
+  CacheReader in(cache, what);
   const auto strings = kOldHeaderBytes + count * kOldEntryBytes;  // offsets count from here
   std::vector<LdCacheEntry> entries;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -118,17 +119,70 @@ std::vector<LdCacheEntry> parse_old(std::string_view cache, std::uint64_t count,
   return entries;
 }
 
+// How names are ordered, the greatest first (elf/dl-cache.c, _dl_cache_libcmp): a digit is greater than all else, and
+// digits next to each other are one number.
+bool is_greater(std::string_view a, std::string_view b) {
+  const auto is_digit = [](std::string_view text) { return !text.empty() && text[0] >= '0' && text[0] <= '9'; };
+  const auto take_number = [&](std::string_view& text) {
+    std::uint64_t number = 0;
+    for (; is_digit(text); text.remove_prefix(1)) number = number * 10 + std::uint64_t(text[0] - '0');
+    return number;
+  };
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a) != is_digit(b)) return is_digit(a);
+    if (is_digit(a)) {
+      const auto left = take_number(a), right = take_number(b);
+      if (left != right) return left > right;
+    } else {
+      if (a[0] != b[0]) return a[0] > b[0];
+      a.remove_prefix(1), b.remove_prefix(1);
+    }
+  }
+  return !a.empty();
+}
+
+template <typename Number>
+void add_number(std::string& to, Number number) {
+  for (std::size_t i = 0; i < sizeof number; ++i) to += char(number >> (8 * i) & 0xFF);
+}
+
 }  // namespace
+
+std::string write_ld_cache(std::vector<LdCacheEntry> entries, const std::vector<LdCacheEntry>& first) {
+  for (const auto& entry : first)
+    entries.insert(
+        std::ranges::find_if(entries, [&](const auto& there) { return !is_greater(there.name, entry.name); }), entry);
+  std::string texts, records;
+  const auto texts_at = kNewHeaderBytes + entries.size() * kNewEntryBytes;
+  const auto add_text = [&](const std::string& text) {
+    add_number(records, std::uint32_t(texts_at + texts.size()));
+    texts += text;
+    texts += '\0';
+  };
+  for (const auto& entry : entries) {
+    add_number(records, entry.flags);
+    add_text(entry.name);
+    add_text(entry.path);
+    add_number(records, std::uint32_t(0));  // the kernel's version, of which loaders since 2.36 ask nothing
+    add_number(records, std::uint64_t(0));  // hwcap
+  }
+  std::string cache(kNewMagic);
+  add_number(cache, std::uint32_t(entries.size()));
+  add_number(cache, std::uint32_t(texts.size()));
+  cache += char(kLittleEndian);
+  cache.resize(kNewHeaderBytes);
+  return cache + records + texts;
+}
 
 std::vector<LdCacheEntry> parse_ld_cache(std::string_view cache, std::string_view what) {
   if (cache.size() > kMaxLdCacheBytes)
     fail<CorruptData>("{}: {} bytes, the limit is {}", what, cache.size(), kMaxLdCacheBytes);
   if (cache.starts_with(kNewMagic)) return parse_new(cache, 0, what);
   if (!cache.starts_with(kOldMagic)) fail<CorruptData>("{}: does not begin as a cache of ldconfig does", what);
-  const auto count = Reader(cache, what).count(12, kOldHeaderBytes, kOldEntryBytes);
+  const auto count = CacheReader(cache, what).count(12, kOldHeaderBytes, kOldEntryBytes);
   const auto behind = (kOldHeaderBytes + count * kOldEntryBytes + 7) / 8 * 8;
   if (behind < cache.size() && cache.substr(behind).starts_with(kNewMagic)) return parse_new(cache, behind, what);
   return parse_old(cache, count, what);
 }
 
-}  // namespace varve::elf
+}  // namespace varve::index
