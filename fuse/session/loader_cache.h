@@ -5,8 +5,8 @@
 // the other, before the session's first instruction. The image's own cache says the same of its libraries. So it is
 // taken, and only the driver's files are read, where the names of files alone show that it is whole:
 //
-//     /etc/ld.so.cache --> each file in its folders that is named as a library is one of its files  --yes--> written
-//     the driver's files --> what they are called (DT_SONAME), links of these names              --^   `no-> ldconfig -r
+//     /etc/ld.so.cache ----> is each file in its folders that is named as a library of it? --yes--> written
+//     the driver's files --> what they are called (DT_SONAME), links of these names          --^  `no--> ldconfig -r
 #include <filesystem>
 #include <functional>
 #include <string>
