@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "images"))
 import build  # noqa: E402
 import layers  # noqa: E402
-from run import empty_machine, served, spread  # noqa: E402
+from run import empty_machine, link_layout, served, spread, timed  # noqa: E402
 from touched import drop_caches  # noqa: E402
 
 NO_PART_OF_THE_IMAGE = ["proc", "sys", "dev", "run", "tmp", "mnt", "media", "boot", "var/cache", "var/tmp", "var/log", "var/lib/apt", "var/lib/varve", "usr/share/doc", "usr/local/nvidia", "opt/nvidia",
@@ -121,23 +121,10 @@ def checked(varve, results, name, *words):
     return {(check["name"], check["cold"], metric["name"]): metric["median"] for check in document["checks"] for metric in check["metrics"]}
 
 
-def timed(command, before=lambda: None, **options):
-    """Seconds until it has ended."""
-    before()
-    began = time.monotonic()
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    seconds = time.monotonic() - began
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command))[:200]}: exit {done.returncode}: {done.stderr[-1500:]}")
-    return seconds
-
-
 def learnt_copy(options, layout):
     """The image with start-up packs of what takes no GPU: learning has none."""
     copy = options.work / "learnt"
-    shutil.copytree(layout, copy, copy_function=os.link)
-    (copy / "index.json").unlink()
-    shutil.copy(layout / "index.json", copy / "index.json")
+    link_layout(layout, copy)
     with empty_machine(options.varve, options.work / f"state-{time.monotonic_ns()}") as varve:
         varve.index(f"oci:{copy}:latest", timeout=1800)
         began = time.monotonic()
@@ -153,18 +140,19 @@ def measure_starts(options, ways, gpus):
         places = {"native cold": [], "native warm": []}
         try:
             for _ in range(options.rounds):
-                places["native cold"] += [timed(command, drop_caches)]
-                places["native warm"] += [timed(command)]
+                drop_caches()
+                places["native cold"] += [timed(command)[0]]
+                places["native warm"] += [timed(command)[0]]
                 for way, layout in ways.items():
                     with served(options.varve, [layout], options.rate_mbit, options.rtt_ms) as address, empty_machine(options.varve, options.work / f"machine-{time.monotonic_ns()}") as varve:
                         stats, brought = varve.work / "stats", []
                         for number in ("first", "second"):
                             words = [varve.binary, "run", "--rm", *gpus, "--stats", stats, f"docker://{address}/{layout.name}:latest", "--", *command]
-                            places.setdefault(f"{way}, {number} session", []).append(timed(words, env=varve.environment))
+                            places.setdefault(f"{way}, {number} session", []).append(timed(words, env=varve.environment)[0])
                             brought.append(json.loads(stats.read_text())["fetched_bytes"])
                     shutil.rmtree(varve.work)
                     say(f"{label}, {way}: {brought[0] / 1e6:.0f} MB fetched by the first session, {brought[1] / 1e6:.1f} by the second")
-        except RuntimeError as error:
+        except SystemExit as error:  # what timed() says of a command that failed
             say(f"{label}: not here: {error}")
             continue
         for place, times in places.items():

@@ -90,10 +90,7 @@ class Bench:
     def copy_of(self, layout, name="big"):
         """A layout with the same blobs, whose index.json is its own."""
         folder = Path(tempfile.mkdtemp(prefix="layout-", dir=self.work)) / name
-        shutil.copytree(layout, folder, copy_function=os.link)
-        listing = (folder / "index.json").read_text()
-        (folder / "index.json").unlink()
-        (folder / "index.json").write_text(listing)
+        link_layout(layout, folder)
         try:
             yield folder
         finally:
@@ -373,6 +370,13 @@ class Bench:
 
     def link(self, layout, rtt_ms=None, rate_mbit=None):
         return served(self.options.varve, [layout], rate_mbit or self.options.rate_mbit, rtt_ms or self.options.rtt_ms)
+
+
+def link_layout(layout, folder):
+    """A layout with the same blobs, whose index.json is its own."""
+    shutil.copytree(layout, folder, copy_function=os.link)
+    (folder / "index.json").unlink()
+    shutil.copy(layout / "index.json", folder / "index.json")
 
 
 def layout_of(image):

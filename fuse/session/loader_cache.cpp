@@ -132,26 +132,15 @@ std::optional<Status> look_at(const Rootfs& rootfs, const std::string& path) {
   return Status{{status.st_dev, status.st_ino}, status.st_mode, status.st_mtim.tv_sec};
 }
 
-// The cache as it is does not do. The text says why.
-class NotThisWay : public Error {
- public:
-  using Error::Error;
-};
-
-template <typename... Args>
-[[noreturn]] void not_this_way(fmt::format_string<Args...> form, Args&&... args) {
-  throw NotThisWay(fmt::format(form, std::forward<Args>(args)...));
-}
-
 // As ldconfig tells libraries by their names (elf/ldconfig.c, search_dir).
 bool is_named_as_library(std::string_view name) {
   return (name.starts_with("lib") || name.starts_with("ld-")) && name.find(".so") != name.npos;
 }
 
-// The flags of a cache's entry for a library of 64 bits (sysdeps/generic/ldconfig.h); absent: another machine's.
+// Of a cache's entry for a library of 64 bits; absent: another machine's.
 std::optional<std::uint32_t> flags_of(std::uint16_t machine) {
-  if (machine == EM_X86_64) return 0x0303;
-  if (machine == EM_AARCH64) return 0x0a03;
+  if (machine == EM_X86_64) return index::kLdCacheX86_64;
+  if (machine == EM_AARCH64) return index::kLdCacheAArch64;
   return std::nullopt;
 }
 
@@ -160,30 +149,29 @@ struct LibraryName {
   std::uint16_t machine = 0;
 };
 
-// Absent: no library that could be loaded, as the scripts that linkers read under such names. 32 bits: NotThisWay.
+// Absent: no library that could be loaded, as the scripts that linkers read under such names. Throws Unsupported of 32
+// bits.
 std::optional<LibraryName> name_of(const Rootfs& rootfs, const std::string& path) {
-  const auto found = rootfs.open_path(path, O_PATH);
-  struct stat status {};
-  if (!found || ::fstat(found->get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  const auto file = open_file("/proc/self/fd/" + std::to_string(found->get()), O_RDONLY);
-  const auto size = std::uint64_t(status.st_size);
+  const auto file = rootfs.open_regular(path);
+  if (!file) return std::nullopt;
+  const auto size = file_size(file->get(), path);
   const auto read = [&](ByteRange range) {
     Bytes bytes(range.length);
-    pread_exactly(file.get(), range.offset, bytes, path);
+    pread_exactly(file->get(), range.offset, bytes, path);
     return bytes;
   };
   const auto head = read({0, std::min<std::uint64_t>(size, LibraryLayout::kHeadBytes)});
   if (!as_text(head).starts_with(ELFMAG)) return std::nullopt;
   const auto layout = LibraryLayout::of(head, size);
-  if (!layout) not_this_way("{} is no library of 64 bits", path);
+  if (!layout) fail<Unsupported>("{} is no library of 64 bits", path);
   LibraryName name{.soname = {}, .machine = layout->machine()};
   if (const auto at = layout->soname(read(layout->dynamic_section())))
     name.soname = LibraryLayout::text_of(read(*at)).value_or("");
-  if (name.soname.find('/') != name.soname.npos) not_this_way("{} calls itself {:.300}", path, name.soname);
+  if (name.soname.find('/') != name.soname.npos) fail<Unsupported>("{} calls itself {:.300}", path, name.soname);
   return name;
 }
 
-// Makes the new cache of the old one; whatever is odd is NotThisWay.
+// Makes the new cache of the old one; what is odd in it is Unsupported, and for ldconfig to look at.
 class RenewedCache {
  public:
   RenewedCache(const Rootfs& rootfs, const std::vector<CdiMount>& files) : rootfs_(rootfs) {
@@ -195,10 +183,10 @@ class RenewedCache {
   void read_old() {
     const auto cache = look_at(rootfs_, std::string(kLdSoCache));
     const auto bytes = cache ? rootfs_.read_file(kLdSoCache, index::kMaxLdCacheBytes) : std::nullopt;
-    if (!bytes) not_this_way("the image has no {}", kLdSoCache);
+    if (!bytes) fail<Unsupported>("the image has no {}", kLdSoCache);
     read_newer_lists(cache->changed);
     for (auto& entry : index::parse_ld_cache(as_text(*bytes), kLdSoCache)) {
-      if (!entry.hwcaps.empty() || entry.legacy_hwcap) not_this_way("{} is for certain processors", entry.path);
+      if (!entry.hwcaps.empty() || entry.legacy_hwcap) fail<Unsupported>("{} is for certain processors", entry.path);
       const auto seen = look_at(rootfs_, entry.path);
       const auto slash = entry.path.rfind('/');
       if (!seen || slash == entry.path.npos) continue;  // gone since
@@ -211,7 +199,7 @@ class RenewedCache {
   }
 
   // The links are made.
-  std::string with_driver(const std::vector<std::string>& folders) {
+  Bytes with_driver(const std::vector<std::string>& folders) {
     for (const auto& folder : folders) find_folder(folder);
     for (const auto folder : kUsualFolders) find_folder(std::string(folder));
     std::set<FileId> done;
@@ -254,13 +242,13 @@ class RenewedCache {
 
   void read_list(const std::string& path) {
     const auto bytes = rootfs_.read_file(path, kMaxLdSoConf);
-    if (!bytes) not_this_way("{} is no plain file", path);
+    if (!bytes) fail<Unsupported>("{} is no plain file", path);
     for (auto line : split(as_text(*bytes), "\n")) {
       line = trimmed(line.substr(0, line.find('#')));
       if (line.starts_with('/'))
         find_folder(std::string(line));
       else if (!line.empty() && !(line.starts_with("include") && line.ends_with("ld.so.conf.d/*.conf")))
-        not_this_way("{} says '{:.300}'", path, line);
+        fail<Unsupported>("{} says '{:.300}'", path, line);
     }
   }
 
@@ -274,11 +262,11 @@ class RenewedCache {
       if (of_driver_.contains(seen->id)) {
         add_of_driver(folder, name);
       } else {
-        if (++looked_at_ > kMaxLookedAt) not_this_way("{} and others are not in {}", path, kLdSoCache);
+        if (++looked_at_ > kMaxLookedAt) fail<Unsupported>("{} and others are not in {}", path, kLdSoCache);
         const auto library = name_of(rootfs_, path);
         // An older or newer one of a name whose link leads to another.
         if (library && !known_names_.contains({id, library->soname.empty() ? name : library->soname}))
-          not_this_way("{} is not in {}", path, kLdSoCache);
+          fail<Unsupported>("{} is not in {}", path, kLdSoCache);
       }
     }
   }
@@ -287,7 +275,7 @@ class RenewedCache {
     const auto path = folder + "/" + name;
     const auto there = rootfs_.open_path(path, O_PATH | O_NOFOLLOW);
     struct stat status {};
-    if (!there || ::fstat(there->get(), &status) != 0) not_this_way("{} cannot be looked at", path);
+    if (!there || ::fstat(there->get(), &status) != 0) fail<Unsupported>("{} cannot be looked at", path);
     if (S_ISLNK(status.st_mode)) {
       links_.insert({folder, name});
       return;
@@ -295,7 +283,7 @@ class RenewedCache {
     const auto library = name_of(rootfs_, path);
     if (!library) return;
     const auto flags = flags_of(library->machine);
-    if (!flags) not_this_way("{} is of another machine", path);
+    if (!flags) fail<Unsupported>("{} is of another machine", path);
     auto& best = libraries_[{folder, library->soname.empty() ? name : library->soname}];
     // Of two with one name the later version, which sorts behind: drivers have all files of one version.
     if (best.file < name) best = {.file = name, .flags = *flags};
@@ -306,7 +294,7 @@ class RenewedCache {
     const auto path = folder + "/" + name;
     if (const auto seen = look_at(rootfs_, path)) {
       if (of_driver_.contains(seen->id)) return;
-      not_this_way("{} is the image's own", path);
+      fail<Unsupported>("{} is the image's own", path);
     }
     const auto place = folder_of(rootfs_, path);
     remove_in(place, path);
@@ -334,7 +322,7 @@ class RenewedCache {
 void tell_loader_of_driver(const std::vector<std::string>& folders, const std::vector<CdiMount>& files,
                            const Rootfs& rootfs, const std::filesystem::path& merged,
                            const std::function<void(const std::string&)>& say) {
-  std::optional<std::string> cache;
+  std::optional<Bytes> cache;
   try {
     RenewedCache renewed(rootfs, files);
     renewed.read_old();
@@ -344,7 +332,7 @@ void tell_loader_of_driver(const std::vector<std::string>& folders, const std::v
   }
   write_loader_lists(folders, rootfs);
   if (cache)
-    write_in(rootfs, kLdSoCache, *cache);
+    write_in(rootfs, kLdSoCache, as_text(*cache));
   else
     run_ldconfig(rootfs, merged);
 }

@@ -94,18 +94,25 @@ std::optional<UniqueFd> Rootfs::open_beneath(std::string_view path) const {
   return fd;
 }
 
-std::optional<Bytes> Rootfs::read_file(std::string_view path, std::uint64_t limit_bytes) const {
+std::optional<UniqueFd> Rootfs::open_regular(std::string_view path) const {
   // Not opened for reading before its type is known: a fifo would wait, a device could act.
   const auto there = open_path(path, O_PATH);
   if (!there) return std::nullopt;
   struct stat status {};
   if (::fstat(there->get(), &status) != 0) fail_errno("stat {} in {}", path, name_);
   if (!S_ISREG(status.st_mode)) return std::nullopt;
-  if (std::uint64_t(status.st_size) > limit_bytes)
-    fail<Unsupported>("{} in the image has {} bytes; at most {} are read", path, status.st_size, limit_bytes);
-  const auto file = open_file("/proc/self/fd/" + std::to_string(there->get()), O_RDONLY);
-  Bytes bytes(std::size_t(status.st_size));
-  pread_exactly(file.get(), 0, bytes, fmt::format("{} in {}", path, name_));
+  return open_file("/proc/self/fd/" + std::to_string(there->get()), O_RDONLY);
+}
+
+std::optional<Bytes> Rootfs::read_file(std::string_view path, std::uint64_t limit_bytes) const {
+  const auto file = open_regular(path);
+  if (!file) return std::nullopt;
+  const auto what = fmt::format("{} in {}", path, name_);
+  const auto size = file_size(file->get(), what);
+  if (size > limit_bytes)
+    fail<Unsupported>("{} in the image has {} bytes; at most {} are read", path, size, limit_bytes);
+  Bytes bytes(size);
+  pread_exactly(file->get(), 0, bytes, what);
   return bytes;
 }
 

@@ -28,6 +28,8 @@ class Rootfs {
   // Where a path leads whose symlinks all stay beneath this folder (O_PATH); absent if there is nothing. Throws
   // std::system_error.
   std::optional<UniqueFd> open_beneath(std::string_view path) const;
+  // A regular file, to be read; absent if there is none of that name. Throws std::system_error.
+  std::optional<UniqueFd> open_regular(std::string_view path) const;
   // The content of a regular file; absent if there is none of that name. Throws Unsupported if it is larger than
   // `limit_bytes`.
   std::optional<Bytes> read_file(std::string_view path, std::uint64_t limit_bytes) const;

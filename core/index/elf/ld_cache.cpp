@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/bytes.h"
 #include "core/base/errors.h"
 
 namespace varve::index {
@@ -141,37 +140,35 @@ bool is_greater(std::string_view a, std::string_view b) {
   return !a.empty();
 }
 
-template <typename Number>
-void add_number(std::string& to, Number number) {
-  for (std::size_t i = 0; i < sizeof number; ++i) to += char(number >> (8 * i) & 0xFF);
-}
-
 }  // namespace
 
-std::string write_ld_cache(std::vector<LdCacheEntry> entries, const std::vector<LdCacheEntry>& first) {
+Bytes write_ld_cache(std::vector<LdCacheEntry> entries, const std::vector<LdCacheEntry>& first) {
   for (const auto& entry : first)
     entries.insert(
         std::ranges::find_if(entries, [&](const auto& there) { return !is_greater(there.name, entry.name); }), entry);
-  std::string texts, records;
+  std::string texts;
   const auto texts_at = kNewHeaderBytes + entries.size() * kNewEntryBytes;
-  const auto add_text = [&](const std::string& text) {
-    add_number(records, std::uint32_t(texts_at + texts.size()));
+  Bytes records;
+  const auto append_text = [&](const std::string& text) {
+    append_le(records, std::uint32_t(texts_at + texts.size()));
     texts += text;
     texts += '\0';
   };
   for (const auto& entry : entries) {
-    add_number(records, entry.flags);
-    add_text(entry.name);
-    add_text(entry.path);
-    add_number(records, std::uint32_t(0));  // the kernel's version, of which loaders since 2.36 ask nothing
-    add_number(records, std::uint64_t(0));  // hwcap
+    append_le(records, entry.flags);
+    append_text(entry.name);
+    append_text(entry.path);
+    append_le(records, std::uint32_t(0));  // the kernel's version, of which loaders since 2.36 ask nothing
+    append_le(records, std::uint64_t(0));  // hwcap
   }
-  std::string cache(kNewMagic);
-  add_number(cache, std::uint32_t(entries.size()));
-  add_number(cache, std::uint32_t(texts.size()));
-  cache += char(kLittleEndian);
+  auto cache = to_bytes(as_bytes(kNewMagic));
+  append_le(cache, std::uint32_t(entries.size()));
+  append_le(cache, std::uint32_t(texts.size()));
+  append_le(cache, kLittleEndian);
   cache.resize(kNewHeaderBytes);
-  return cache + records + texts;
+  append(cache, records);
+  append(cache, as_bytes(texts));
+  return cache;
 }
 
 std::vector<LdCacheEntry> parse_ld_cache(std::string_view cache, std::string_view what) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/bytes.h"
+
 namespace varve::index {
 
 inline constexpr std::size_t kMaxLdCacheBytes = 16u << 20;  // a big image has 100 kB
@@ -14,8 +16,11 @@ inline constexpr std::size_t kMaxLdCacheNames =
     64u << 20;  // bytes of all names and paths together: a small file can name one long text many times
 inline constexpr std::size_t kMaxLdCacheText = 4096;  // of one name or path, as PATH_MAX
 
+// What kind of machine and ABI (sysdeps/generic/ldconfig.h): libc6,x86-64 and libc6,AArch64.
+inline constexpr std::uint32_t kLdCacheX86_64 = 0x0303, kLdCacheAArch64 = 0x0a03;
+
 struct LdCacheEntry {
-  std::uint32_t flags = 0;    // what kind of machine and ABI: 0x0303 libc6,x86-64; 0x0a03 libc6,AArch64; 0x0003 libc6
+  std::uint32_t flags = 0;    // as above; 0x0003 libc6
   std::string name;           // "libz.so.1"
   std::string path;           // "/lib/x86_64-linux-gnu/libz.so.1"
   std::string hwcaps;         // subdirectory of glibc-hwcaps that the entry is for, "x86-64-v3"; "" = any machine
@@ -29,6 +34,6 @@ std::vector<LdCacheEntry> parse_ld_cache(std::string_view cache, std::string_vie
 // The cache with these entries, in the new form alone; those of `first` in front of what has their names. `entries` are
 // in the order in which parse_ld_cache() gave them: loaders look for a name by halves. None is for certain machines
 // (hwcaps, legacy_hwcap).
-std::string write_ld_cache(std::vector<LdCacheEntry> entries, const std::vector<LdCacheEntry>& first);
+Bytes write_ld_cache(std::vector<LdCacheEntry> entries, const std::vector<LdCacheEntry>& first);
 
 }  // namespace varve::index

@@ -76,12 +76,12 @@ TEST(LdCache, IsWrittenAsItWasReadAndWhatIsNewComesFirst) {
   const std::vector entries = {entry("libz.so.1", "/lib/libz.so.1"), entry("libicu.so.72", "/lib/libicu.so.72"),
                                entry("libicu.so.9", "/lib/libicu.so.9"), entry("libcuda.so.1", "/old/libcuda.so.1"),
                                entry("ld-linux.so.2", "/lib/ld-linux.so.2")};
-  EXPECT_EQ(parse_ld_cache(write_ld_cache(entries, {}), "c"), entries);
+  EXPECT_EQ(parse_ld_cache(as_text(write_ld_cache(entries, {})), "c"), entries);
   const auto ours = entry("libcuda.so.1", "/new/libcuda.so.1"), between = entry("libicu.so.10", "/new/libicu.so.10"),
              last = entry("a.so", "/new/a.so");
-  EXPECT_THAT(parse_ld_cache(write_ld_cache(entries, {ours, between, last}), "c"),
+  EXPECT_THAT(parse_ld_cache(as_text(write_ld_cache(entries, {ours, between, last})), "c"),
               ::testing::ElementsAre(entries[0], entries[1], between, entries[2], ours, entries[3], entries[4], last));
-  EXPECT_THAT(parse_ld_cache(write_ld_cache({}, {}), "c"), ::testing::IsEmpty());
+  EXPECT_THAT(parse_ld_cache(as_text(write_ld_cache({}, {})), "c"), ::testing::IsEmpty());
 }
 
 TEST(LdCache, OneLongNameNamedManyTimesTakesNoGigabytes) {
