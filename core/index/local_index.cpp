@@ -1,6 +1,7 @@
 #include "core/index/local_index.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
 
 #include "core/base/errors.h"
@@ -410,6 +411,8 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   index.judgement = std::move(chosen.judgement);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
   index.loaded_bytes += fetch_first_load(local, index, early);
+  // Beside the rest, as it takes as long as all of that.
+  auto tree = std::async(std::launch::async, [&] { open_tree(local, index); });
 
   std::map<Digest, std::shared_ptr<const LayerMap>> maps;  // an image may name a layer twice
   for (std::size_t layer = 0; layer < index.blobs.layers.size(); ++layer) {
@@ -444,7 +447,7 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     index.packs.check(index.maps, what);
     check_packs_are_named(index, what);
   }
-  open_tree(local, index);
+  tree.get();
   try {
     check_devices(index, image);
   } catch (const CorruptData& error) {
