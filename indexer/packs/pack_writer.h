@@ -17,7 +17,7 @@
 
 namespace varve::indexer {
 
-inline constexpr int kPackZstdLevel = 12;
+inline constexpr int kPackZstdLevel = 15;
 
 // Whoever gives bytes of an image's layers. Called from several threads; must outlive what uses it.
 struct LayerStreams {
