@@ -16,6 +16,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <set>
 
@@ -32,9 +33,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// Which files are read to their end; of the others there are no facts.
+using IsRead = std::function<bool(const std::string& path, std::uint64_t bytes)>;
+
 class FolderReader {
  public:
-  FolderReader(fs::path root, bool digests) : root_(std::move(root)), digests_(digests) { tree.has_elf_facts = true; }
+  FolderReader(fs::path root, bool digests, IsRead is_read)
+      : root_(std::move(root)), digests_(digests), is_read_(std::move(is_read)) {
+    tree.has_elf_facts = true;
+  }
 
   void read(const std::vector<std::string>& tops) {
     add("");
@@ -92,7 +99,7 @@ class FolderReader {
       if (length >= 0) entry.xattrs[name] = std::string(value, length);
     }
     if (status.st_nlink > 1) inodes_[{status.st_dev, status.st_ino}].push_back(path);
-    if (status.st_size == 0) return false;
+    if (status.st_size == 0 || !is_read_(path, entry.size)) return false;
     std::ifstream file(full, std::ios::binary);
     std::string piece(1 << 20, '\0');
     index::ElfFactsReader reader;
@@ -111,6 +118,7 @@ class FolderReader {
 
   fs::path root_;
   bool digests_;
+  IsRead is_read_;
   std::map<std::pair<dev_t, ino_t>, std::vector<std::string>> inodes_;
 };
 
@@ -209,7 +217,20 @@ int probe(const std::vector<std::string>& arguments) {
     for (const auto& line : cuda::compare(read(arguments.at(1)), read(arguments.at(2)))) std::cout << line << '\n';
     return 0;
   }
-  FolderReader folder(arguments.at(1), command == "manifest");
+  std::vector<std::string> lines;
+  IsRead is_read = [](const std::string&, std::uint64_t) { return true; };
+  if (command == "ldd") {
+    // A whole machine: what could be loaded, without the largest of CUDA, which nothing outside of it needs.
+    constexpr std::uint64_t kMostBytes = 120'000'000;
+    std::set<std::string> subjects;
+    for (std::string line; std::getline(std::cin, line); lines.push_back(line))
+      subjects.insert(line.substr(line.find('\t') + 2));
+    is_read = [subjects](const std::string& path, std::uint64_t bytes) {
+      const bool is_library = path.find(".so", path.rfind('/') + 1) != path.npos;
+      return (is_library && bytes <= kMostBytes) || subjects.contains(path);
+    };
+  }
+  FolderReader folder(arguments.at(1), command == "manifest", is_read);
   folder.read({arguments.begin() + 3, arguments.end()});
   const auto cache = read_file_if_there(fs::path(arguments[1]) / "etc/ld.so.cache").value_or(Bytes());
   if (command == "measure") {
@@ -228,7 +249,7 @@ int probe(const std::vector<std::string>& arguments) {
   };
   if (command == "ldd") {
     std::map<std::string, elf::Loader> loaders;
-    for (std::string line; std::getline(std::cin, line);) {
+    for (const auto& line : lines) {
       const auto library_path = line.substr(0, line.find('\t'));
       auto loader = loaders.find(library_path);
       if (loader == loaders.end()) loader = loaders.emplace(library_path, loader_with(library_path)).first;

@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import program  # noqa: E402
+from elf_files import elf_files  # noqa: E402
 
 PROBE = os.environ.get("PROBE") or str(Path(__file__).resolve().parents[2] / "build/release/tests/oracle/elf_probe")
 LOADER = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}.get(platform.machine())
@@ -60,20 +61,12 @@ def compare(what, subjects, answers):
     print(f"{what}: {compared} of {len(subjects)} files can be listed, {needs} needs compared", flush=True)
 
 
-def is_elf(path):
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False
-
-
-def elf_files(*folders):
-    return sorted({str(path) for folder in folders for path in Path(folder).rglob("*") if path.is_file() and not path.is_symlink() and is_elf(path) and path.suffix not in (".o", ".ko", ".debug")})
+def loadable(*folders, any_name=False):
+    return [path for path in elf_files(folders, any_name=any_name) if Path(path).suffix not in (".o", ".ko", ".debug")]
 
 
 def of_machine(everything):
-    paths = elf_files("/usr/bin", "/usr/lib", "/usr/sbin", "/usr/libexec")
+    paths = loadable("/usr/bin", "/usr/lib", "/usr/sbin", "/usr/libexec")
     return [("", path) for path in (paths if everything else paths[::max(1, len(paths) // 300)])]
 
 
@@ -182,7 +175,7 @@ def fetch_wheels(work):
         return []
     for wheel in fetched.iterdir():
         zipfile.ZipFile(wheel).extractall(site)
-    return [("", path) for path in elf_files(site)]
+    return [("", path) for path in loadable(site, any_name=True)]
 
 
 def main():

@@ -7,35 +7,13 @@ libraries auditwheel has rewritten; device code against the names of sections an
 import argparse, json, mmap, os, re, subprocess, sys, tempfile, zipfile
 from pathlib import Path
 
+from elf_files import elf_files
 from program import need_tools, skip
 
 DEVICE_SECTIONS = {".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"}
 FATBIN_HEADER = bytes.fromhex("50ed55ba01001000")
 # The first and the last are rewritten by patchelf (names at the end), the second holds device code.
 WHEELS = ["numpy==2.2.6", "nvidia-nvjpeg-cu12==12.4.0.76", "scikit-learn==1.6.1"]
-
-
-def elf_files(folders, most_bytes):
-    total, seen = 0, set()
-    for folder in folders:
-        for parent, names, files in os.walk(folder):
-            names.sort()
-            for name in sorted(files):
-                path = os.path.join(parent, name)
-                try:
-                    if os.path.islink(path) or not os.path.isfile(path) or "\n" in path:
-                        continue
-                    status = os.stat(path)
-                    with open(path, "rb") as file:
-                        if file.read(4) != b"\x7fELF":
-                            continue
-                except OSError:
-                    continue
-                if (status.st_dev, status.st_ino) in seen or total + status.st_size > most_bytes:
-                    continue
-                seen.add((status.st_dev, status.st_ino))
-                total += status.st_size
-                yield path
 
 
 def by_readelf(path):
@@ -128,9 +106,9 @@ def main():
         os.mkdir(wheels)
         link_odd_ones(odd)
         with_wheels = not options.without_wheels and unpack_wheels(wheels)
-        groups = [("made here", list(elf_files([odd], 1 << 40)))]
+        groups = [("made here", list(elf_files([odd], any_name=True)))]
         if with_wheels:
-            groups.append(("wheels", list(elf_files([wheels], 1 << 40))))
+            groups.append(("wheels", list(elf_files([wheels], any_name=True))))
         groups.append(("this machine", list(elf_files(options.folders or ["/usr"], options.most_bytes))))
         failed = False
         for title, paths in groups:
