@@ -274,8 +274,15 @@ class Learner {
     for (std::size_t i = 0; i < packs.size(); ++i) written.emplace(*missing[i], std::move(packs[i]));
   }
 
-  std::vector<StartGroup> groups_of(const std::vector<Candidate>& candidates, WrittenPacks& written) {
+  static std::vector<StartGroup> carried_groups(const std::vector<Candidate>& candidates) {
     std::vector<StartGroup> groups;
+    for (const auto& candidate : candidates)
+      if (candidate.carried) groups.push_back(*candidate.carried);
+    return groups;
+  }
+
+  // What the candidates that are to be learnt make beside those that are there.
+  std::vector<indexer::GroupedStart> grouped(const std::vector<Candidate>& candidates) const {
     std::vector<indexer::GroupedStart> there;
     std::vector<StartReads> reads;
     for (const auto& candidate : candidates) {
@@ -284,12 +291,16 @@ class Learner {
         continue;
       }
       const auto& group = *candidate.carried;
-      groups.push_back(group);
       there.push_back({.kind = group.kind, .name = group.name, .trigger = group.trigger, .pack = group.pack.ranges});
     }
-    const auto grouped = indexer::group_starts(reads, places_, there);
-    write_missing(grouped, written);
-    for (const auto& group : grouped)
+    return indexer::group_starts(reads, places_, there);
+  }
+
+  std::vector<StartGroup> groups_of(const std::vector<Candidate>& candidates, WrittenPacks& written) {
+    auto groups = carried_groups(candidates);
+    const auto more = grouped(candidates);
+    write_missing(more, written);
+    for (const auto& group : more)
       groups.push_back(
           {.kind = group.kind, .name = group.name, .trigger = group.trigger, .pack = written.at(group.pack)});
     return groups;
@@ -311,25 +322,51 @@ class Learner {
     WrittenPacks written;
     auto groups = groups_of(candidates, written);
     if (compressed_bytes(groups) > budget) {
-      std::vector<Candidate> kept;
-      groups.clear();
-      for (auto& candidate : candidates) {
-        kept.push_back(std::move(candidate));
-        auto more = groups_of(kept, written);
-        if (compressed_bytes(more) <= budget) {
-          groups = std::move(more);
-          continue;
-        }
-        left_out_.push_back({key_of(kept.back()).second, fmt::format("beyond the budget of {}", human_bytes(budget))});
-        kept.pop_back();
+      candidates = chosen(std::move(candidates), groups, budget);
+      for (groups = groups_of(candidates, written); compressed_bytes(groups) > budget;
+           groups = groups_of(candidates, written)) {
+        leave_out(candidates.back(), budget);
+        candidates.pop_back();
       }
-      candidates = std::move(kept);
     }
     for (const auto& candidate : candidates)
       if (candidate.carried) reused_.insert(key_of(candidate));
     for (const auto& group : groups)
       if (!reused_.contains({group.kind, group.name})) writer_.put(group.pack, opened_.local().repository());
     return groups;
+  }
+
+  // To compress the packs of each choice would take as long as all of them do, once for each candidate: a pack is taken
+  // to shrink as that of its name among all did, or as all did together.
+  std::vector<Candidate> chosen(std::vector<Candidate> candidates, const std::vector<StartGroup>& all,
+                                std::uint64_t budget) {
+    std::map<std::pair<StartGroup::Kind, std::string>, double> ratios;
+    double compressed = 0, stream = 0;
+    for (const auto& group : all) {
+      ratios[{group.kind, group.name}] = double(group.pack.compressed_bytes()) / double(group.pack.stream_bytes());
+      compressed += double(group.pack.compressed_bytes());
+      stream += double(group.pack.stream_bytes());
+    }
+    const auto expected_bytes = [&](const std::vector<Candidate>& some) {
+      auto bytes = double(compressed_bytes(carried_groups(some)));
+      for (const auto& group : grouped(some)) {
+        const auto ratio = ratios.find({group.kind, group.name});
+        bytes += double(indexer::bytes_of(group.pack)) * (ratio == ratios.end() ? compressed / stream : ratio->second);
+      }
+      return bytes;
+    };
+    std::vector<Candidate> kept;
+    for (auto& candidate : candidates) {
+      kept.push_back(std::move(candidate));
+      if (expected_bytes(kept) <= double(budget)) continue;
+      leave_out(kept.back(), budget);
+      kept.pop_back();
+    }
+    return kept;
+  }
+
+  void leave_out(const Candidate& candidate, std::uint64_t budget) {
+    left_out_.push_back({key_of(candidate).second, fmt::format("beyond the budget of {}", human_bytes(budget))});
   }
 
   // A blob that two groups have counts once.
