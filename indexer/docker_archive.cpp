@@ -11,6 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/codec/blob_decoder.h"
+#include "core/codec/tar_block.h"
 #include "core/index/format/layer_map.h"
 #include "core/oci/source_turns.h"
 #include "indexer/export_image.h"
@@ -18,7 +19,6 @@
 namespace varve::indexer {
 namespace {
 
-constexpr std::size_t kTarBlock = 512;
 constexpr std::uint64_t kMaxOctalSize =
     077777777777;  // eleven digits; beyond that GNU's binary form, which Go, GNU tar and libarchive read
 
@@ -31,13 +31,13 @@ constexpr std::size_t kSizeOffset = 124;
 constexpr std::size_t kTypeOffset = 156;
 constexpr std::size_t kMagicOffset = 257;
 
-void put_octal(std::array<char, kTarBlock>& block, TarField field, std::uint64_t value) {
+void put_octal(std::array<char, codec::kTarBlock>& block, TarField field, std::uint64_t value) {
   for (std::size_t i = field.digits; i-- > 0; value >>= 3) block[field.offset + i] = char('0' + (value & 7));
 }
 
 // A ustar header of a regular file, the same for the same name and size whoever writes it and when.
-std::array<char, kTarBlock> tar_header(std::string_view name, std::uint64_t size) {
-  std::array<char, kTarBlock> block{};
+std::array<char, codec::kTarBlock> tar_header(std::string_view name, std::uint64_t size) {
+  std::array<char, codec::kTarBlock> block{};
   std::ranges::copy(name, block.begin());
   put_octal(block, kMode, 0644);
   put_octal(block, kUid, 0);
@@ -80,7 +80,7 @@ class TarFile {
 
   // As after begin(): what came of the member was wrong.
   void begin_again() {
-    offset_ = header_offset_ + kTarBlock;
+    offset_ = header_offset_ + codec::kTarBlock;
     member_bytes_ = 0;
     if (::ftruncate(file_.fd(), off_t(offset_)) != 0 || ::lseek(file_.fd(), off_t(offset_), SEEK_SET) < 0)
       fail_errno("write {} anew", name_);
@@ -89,14 +89,15 @@ class TarFile {
   // The size is known only now.
   void end() {
     const auto size = member_bytes_;
-    static constexpr std::array<char, kTarBlock> kZeros{};
-    if (size % kTarBlock != 0) add(as_bytes(std::string_view(kZeros.data(), kTarBlock - size % kTarBlock)));
+    static constexpr std::array<char, codec::kTarBlock> kZeros{};
+    if (size % codec::kTarBlock != 0)
+      add(as_bytes(std::string_view(kZeros.data(), codec::kTarBlock - size % codec::kTarBlock)));
     const auto header = tar_header(name_, size);
     pwrite_all(file_.fd(), header_offset_, as_bytes(std::string_view(header.data(), header.size())), name_);
   }
 
   std::uint64_t finish() {
-    const std::array<char, 2 * kTarBlock> zeros{};
+    const std::array<char, 2 * codec::kTarBlock> zeros{};
     write(zeros);
     file_.commit();
     return offset_;

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "testing/artifact_repository.h"
+#include "testing/refusal.h"
 
 namespace varve::indexer {
 namespace {
@@ -14,12 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string error_of(std::string_view json) {
-  try {
-    parse_layout_record(json, "record");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of([&] { parse_layout_record(json, "record"); });
 }
 
 std::string replaced(std::string text, std::string_view what, std::string_view with) {

@@ -13,13 +13,13 @@
 
 #include "core/base/errors.h"
 #include "core/base/image_path.h"
+#include "core/codec/tar_block.h"
 
 namespace varve::indexer {
 namespace {
 
 using index::FlatEntry;
 
-constexpr std::uint64_t kTarBlockBytes = 512;
 constexpr std::size_t kPlainNameBytes =
     100;  // longer ones, and what else a plain header cannot say, take an extended one
 
@@ -40,11 +40,11 @@ std::uint64_t tar_bytes(const UnitEntry& entry) {
   const auto size = entry.added != nullptr                                             ? entry.added->content.size()
                     : entry.link_of.empty() && entry.entry->type == FileType::kRegular ? entry.entry->size
                                                                                        : 0;
-  auto bytes = kTarBlockBytes + (size + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;
+  auto bytes = codec::kTarBlock + codec::next_tar_block(size);
   const bool extended = entry.path.size() > kPlainNameBytes ||
                         (entry.entry != nullptr && ((entry.entry->mtime_nanoseconds != 0 && !entry.neutral_time) ||
                                                     !entry.entry->xattrs.empty()));
-  if (extended) bytes += 2 * kTarBlockBytes;
+  if (extended) bytes += 2 * codec::kTarBlock;
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include "core/oci/registry_repository.h"
 #include "testing/fake_registry.h"
 #include "testing/manual_clock.h"
+#include "testing/refusal.h"
 #include "testing/temp_dir.h"
 
 namespace varve::oci {
@@ -53,15 +54,6 @@ class RegistryFixture : public testing::Test {
   }
   static Bytes cut(const Bytes& content, ByteRange range) {
     return to_bytes(ByteView(content).subspan(range.offset, range.length));
-  }
-  template <typename Operation>
-  static std::string message_of(Operation&& operation) {
-    try {
-      operation();
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
   }
 
   test::TempDir dir_;

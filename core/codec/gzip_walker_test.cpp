@@ -11,6 +11,7 @@
 #include "core/base/file.h"
 #include "core/codec/span_decoder.h"
 #include "testing/codec_support.h"
+#include "testing/refusal.h"
 #include "testing/temp_dir.h"
 
 namespace varve::codec {
@@ -150,12 +151,7 @@ TEST(GzipWalkerTest, MembersFollowEachOther) {
 
 // Why the walker refuses it; empty if it does not.
 std::string gzip_refusal(ByteView compressed) {
-  try {
-    walk(compressed);
-    return {};
-  } catch (const CorruptData& error) {
-    return error.what();
-  }
+  return varve::test::refusal_of<CorruptData>([&] { walk(compressed); });
 }
 
 TEST(GzipWalkerTest, NothingIsReferredToAcrossMembers) {

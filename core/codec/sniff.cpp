@@ -5,12 +5,11 @@
 
 #include "core/base/errors.h"
 #include "core/codec/internal/tar_header.h"
+#include "core/codec/zstd_magic.h"
 
 namespace varve::codec {
 namespace {
 
-constexpr std::uint32_t kZstdMagic = 0xFD2FB528;
-constexpr std::uint32_t kSkippableMagic = 0x184D2A50;  // and the 15 that follow
 constexpr std::size_t kSkippableHeaderBytes = 8;
 // The last eight bytes of a zstd:chunked blob: containers/storage now, and before 1.50 and in stargz-snapshotter.
 constexpr std::string_view kChunkedMagic = "GNUlInUx";
@@ -18,7 +17,7 @@ constexpr std::string_view kOldChunkedMagic = "GnUlInUx";
 constexpr std::uint32_t kChunkedPayloadBytes = 64;
 constexpr std::uint32_t kOldChunkedPayloadBytes = 40;
 
-bool is_zstd_magic(std::uint32_t magic) { return magic == kZstdMagic || (magic & 0xfffffff0) == kSkippableMagic; }
+bool is_zstd_magic(std::uint32_t magic) { return magic == kZstdFrameMagic || is_zstd_skippable(magic); }
 
 // Old tars have no magic, so the checksum decides.
 bool is_tar_header(ByteView block) {
@@ -33,7 +32,7 @@ bool is_tar_header(ByteView block) {
 
 bool is_skippable_frame(ByteView frame, std::uint32_t payload_bytes, std::string_view ending) {
   const auto* at = frame.data();
-  return load_le<std::uint32_t>(at) == kSkippableMagic && load_le<std::uint32_t>(at + 4) == payload_bytes &&
+  return load_le<std::uint32_t>(at) == kZstdSkippableMagic && load_le<std::uint32_t>(at + 4) == payload_bytes &&
          as_text(frame).ends_with(ending);
 }
 
@@ -62,7 +61,7 @@ Container sniff(ByteView first_bytes) {
   if (first_bytes.size() >= 4 && is_zstd_magic(load_le<std::uint32_t>(first_bytes.data()))) return Container::kZstd;
   if (internal::is_zero_block(first_bytes)) return Container::kTar;  // also an empty blob
   if (first_bytes.size() < kSniffBytes) return Container::kUnknown;
-  return is_tar_header(first_bytes.first(internal::kTarBlock)) ? Container::kTar : Container::kUnknown;
+  return is_tar_header(first_bytes.first(kTarBlock)) ? Container::kTar : Container::kUnknown;
 }
 
 bool has_estargz_footer(ByteView last_bytes) {

@@ -9,21 +9,12 @@
 
 #include "core/base/errors.h"
 #include "testing/codec_support.h"
+#include "testing/refusal.h"
 
 namespace varve::codec {
 namespace {
 
 using namespace test;
-
-template <typename Decode>
-std::string decoding_refusal(Decode&& decode) {
-  try {
-    decode();
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 TEST(SpanDecoderTest, DecodesWholeBlobsAcrossMembers) {
   const auto a = text_like_bytes(300'000), b = program_like_bytes(200'000);
@@ -49,7 +40,7 @@ TEST(SpanDecoderTest, RefusesInputThatEndsEarly) {
   Bytes stream(content.size());
   for (const std::size_t size :
        {std::size_t(0), std::size_t(5), std::size_t(10), std::size_t(11), blob.size() / 2, blob.size() - 20}) {
-    EXPECT_THAT(decoding_refusal([&] {
+    EXPECT_THAT(varve::test::refusal_of([&] {
                   decoder.decode_gzip({.compressed = ByteView(blob).first(size), .member_header = true}, stream,
                                       "the span");
                 }),
@@ -57,7 +48,7 @@ TEST(SpanDecoderTest, RefusesInputThatEndsEarly) {
         << size;
   }
   for (const std::size_t size : {std::size_t(0), std::size_t(5), frame.size() / 2, frame.size() - 5}) {
-    EXPECT_THAT(decoding_refusal([&] { decoder.decode_zstd(ByteView(frame).first(size), stream, "the span"); }),
+    EXPECT_THAT(varve::test::refusal_of([&] { decoder.decode_zstd(ByteView(frame).first(size), stream, "the span"); }),
                 testing::StartsWith("the span: zstd span: "));
   }
   Bytes too_long(content.size() + 1);

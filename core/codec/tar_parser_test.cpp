@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
+#include "testing/refusal.h"
 #include "testing/tar_support.h"
 
 namespace varve::codec {
@@ -24,12 +25,7 @@ TarEntry only_entry(const TarBuilder& tar) {
 }
 
 std::string tar_refusal(ByteView tar) {
-  try {
-    parse_tar(tar);
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
+  return varve::test::refusal_of([&] { parse_tar(tar); });
 }
 
 std::string tar_refusal(const TarBuilder& tar) { return tar_refusal(tar.bytes()); }

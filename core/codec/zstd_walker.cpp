@@ -7,12 +7,11 @@
 
 #include "core/base/errors.h"
 #include "core/codec/internal/zstd_handles.h"
+#include "core/codec/zstd_magic.h"
 
 namespace varve::codec {
 namespace {
 
-constexpr std::uint32_t kFrameMagic = 0xFD2FB528;
-constexpr std::uint32_t kSkippableMagic = 0x184D2A50;  // and the 15 that follow
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kMaxHeaderBytes = 18;  // of a frame, its magic too
 constexpr std::size_t kOutputBytes = 256 * 1024;
@@ -49,11 +48,11 @@ class ZstdWalker::Impl {
     if (magic_.size() < kMagicBytes) return used;
     const auto magic = load_le<std::uint32_t>(magic_.data());
     frame_offset_ = compressed_offset_;
-    content_frame_ = magic == kFrameMagic;
+    content_frame_ = magic == kZstdFrameMagic;
     if (content_frame_) {
       ++frames_;
       listener_.on_frame(frame_offset_, stream_offset_);
-    } else if ((magic & 0xfffffff0) != kSkippableMagic) {
+    } else if (!is_zstd_skippable(magic)) {
       fail<CorruptData>("{}: zstd data at {}: no frame begins here", what_, frame_offset_);
     }
     in_frame_ = true;

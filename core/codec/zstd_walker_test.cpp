@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/codec/span_decoder.h"
 #include "testing/codec_support.h"
+#include "testing/refusal.h"
 
 namespace varve::codec {
 namespace {
@@ -35,12 +36,7 @@ KeepingListener walk(ByteView compressed, std::size_t step = 10'000) {
 }
 
 std::string zstd_refusal(ByteView compressed) {
-  try {
-    walk(compressed);
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
+  return varve::test::refusal_of([&] { walk(compressed); });
 }
 
 Bytes skippable(ByteView payload, std::uint32_t kind = 0) {

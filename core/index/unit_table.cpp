@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/base/errors.h"
+#include "core/codec/tar_block.h"
 #include "core/index/format/internal/byte_codec.h"
 #include "core/index/format/layer_map.h"
 #include "core/index/merge/bytecode.h"
@@ -17,12 +18,10 @@ constexpr std::size_t kHeaderBytes = 8 + 2 * Digest::kBytes + 4 * 8;
 constexpr std::size_t kRowBytes = 16 + Digest::kBytes;  // offset, length, kind, digest
 constexpr std::size_t kPrefixBytes = 12;                // first bytes of a digest, content
 constexpr std::size_t kBytecodeBytes = 24;              // path, content, seconds and bytes of the source, flags
-constexpr std::uint64_t kTarBlock = 512;
-constexpr std::uint64_t kMaxRowLength = 1 << 30;  // longer contents that are no unit are several
+constexpr std::uint64_t kMaxRowLength = 1 << 30;        // longer contents that are no unit are several
 constexpr std::uint32_t kHasSource = 1;
 constexpr std::uint64_t kMaxContents = 1ull << 30;
 
-std::uint64_t next_block(std::uint64_t offset) { return (offset + kTarBlock - 1) / kTarBlock * kTarBlock; }
 std::uint64_t first_bytes(const Digest& digest) { return load_le<std::uint64_t>(digest.raw().data()); }
 
 struct Row {
@@ -54,12 +53,13 @@ void add_rows(const LayerEntry& entry, std::vector<Row>& rows) {
   }
 }
 
-std::uint64_t end_of(const Row& row) { return row.unit ? next_block(row.range.end()) : row.range.end(); }
+std::uint64_t end_of(const Row& row) { return row.unit ? codec::next_tar_block(row.range.end()) : row.range.end(); }
 
 void check_rows(const std::vector<Row>& rows, std::uint64_t stream_bytes, const Digest& entries) {
   std::uint64_t at = 0;
   for (const auto& row : rows) {
-    if (row.range.offset < at || !row.range.fits_in(stream_bytes) || (row.unit && row.range.offset % kTarBlock != 0))
+    if (row.range.offset < at || !row.range.fits_in(stream_bytes) ||
+        (row.unit && row.range.offset % codec::kTarBlock != 0))
       fail<CorruptData>("layer entries {}: the content at stream offset {} is out of place", entries.to_string(),
                         row.range.offset);
     at = end_of(row);
@@ -167,7 +167,7 @@ void UnitTable::check(std::string_view what) const {
     const Row one{.range = range(i), .unit = is_unit(i)};
     if (one.range.offset < at || one.range.length == 0 || !one.range.fits_in(stream_bytes_) ||
         one.range.length > (one.unit ? kMaxUnitBytes : kMaxRowLength) ||
-        (one.unit && one.range.offset % kTarBlock != 0))
+        (one.unit && one.range.offset % codec::kTarBlock != 0))
       refuse("out of place: content", i);
     at = end_of(one);
     units += one.unit;
@@ -223,7 +223,7 @@ ByteRange UnitTable::range(std::size_t content) const {
 
 ByteRange UnitTable::padded_range(std::size_t content) const {
   const auto exact = range(content);
-  return {.offset = exact.offset, .length = std::min(next_block(exact.end()), stream_bytes_) - exact.offset};
+  return {.offset = exact.offset, .length = std::min(codec::next_tar_block(exact.end()), stream_bytes_) - exact.offset};
 }
 
 Digest UnitTable::digest(std::size_t content) const {

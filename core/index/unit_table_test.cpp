@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "testing/refusal.h"
 #include "testing/temp_dir.h"
 
 namespace varve::index {
@@ -32,15 +33,6 @@ LayerEntries layer_of(std::vector<LayerEntry> entries) {
 }
 
 const Digest kEntries = digest_of("entries");
-
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const CorruptData& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(UnitTables, KnowFilesAndPiecesOfLargeOnesByPlaceAndDigest) {
   const auto large = file("large", 4'096, (2 << 20) + 5);
@@ -95,7 +87,8 @@ TEST(UnitTables, BytecodeKnowsItsPathAndItsSource) {
 
 TEST(UnitTables, RefuseEntriesThatNoTarHas) {
   const auto of = [](std::vector<LayerEntry> entries, std::uint64_t stream_bytes = kStreamBytes) {
-    return refusal([&] { UnitTable::make(layer_of(std::move(entries)), kEntries, stream_bytes); });
+    return test::refusal_of<CorruptData>(
+        [&] { UnitTable::make(layer_of(std::move(entries)), kEntries, stream_bytes); });
   };
   EXPECT_EQ(of({file("a", 512, 512), file("b", 1'024, 1)}), "");
   EXPECT_THAT(of({file("a", 512, 513), file("b", 1'024, 1)}), HasSubstr("1024 is out of place"));
@@ -132,7 +125,7 @@ TEST(UnitTables, AreCheckedThroughoutThoughTheirDigestMatches) {
     const auto body = ByteView(bytes).first(bytes.size() - Digest::kBytes);
     const auto digest = digest_of(body);
     std::ranges::copy(digest.raw(), bytes.end() - Digest::kBytes);
-    return refusal([&] { UnitTable::decode(bytes, "table"); });
+    return test::refusal_of<CorruptData>([&] { UnitTable::decode(bytes, "table"); });
   };
   EXPECT_EQ(with(kHeader, 512, 8), "");
   EXPECT_THAT(with(kHeader, 1'024, 8), HasSubstr("out of place"));  // offset

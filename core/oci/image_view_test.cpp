@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/oci/image.h"
+#include "testing/refusal.h"
 #include "testing/tar_support.h"
 #include "testing/temp_dir.h"
 
@@ -46,14 +47,6 @@ class ImageViewTest : public testing::Test {
     write_file_atomically(dir_ / "image.tar", tar.bytes());
     return "docker-archive:" + (dir_ / "image.tar").string();
   }
-  static std::string message_of(const std::function<void()>& use) {
-    try {
-      use();
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return {};
-  }
   static Image open(const std::string& reference) { return open_image(ImageRequest::parse(reference, "", {})); }
 
   const std::string first_ = tar_of("hello");
@@ -78,8 +71,9 @@ TEST_F(ImageViewTest, ADockerArchiveIsReadInPlace) {
   const auto by_digest = Reference::parse(archive + "@" + image.digest().to_string());
   EXPECT_EQ(Reference::parse(by_digest.to_string()).digest, image.digest());
   EXPECT_EQ(open(by_digest.to_string()).digest(), image.digest());
-  EXPECT_THAT(message_of([&] { open(archive); }), HasSubstr("docker.io/team/app:v1"));
-  EXPECT_THAT(message_of([&] { open(archive + ":team/app:v2"); }), HasSubstr("docker.io/team/app:v1"));
+  EXPECT_THAT(test::refusal_of<std::exception>([&] { open(archive); }), HasSubstr("docker.io/team/app:v1"));
+  EXPECT_THAT(test::refusal_of<std::exception>([&] { open(archive + ":team/app:v2"); }),
+              HasSubstr("docker.io/team/app:v1"));
 }
 
 TEST_F(ImageViewTest, WhoeverReadsKeepsTheArchiveThatWasOpened) {
@@ -106,9 +100,10 @@ TEST_F(ImageViewTest, NothingIsWrittenAndWhatIsNoArchiveIsNamed) {
   EXPECT_THROW(image.repository->put_manifest(image.document.bytes, kOciManifestType, ""), Unsupported);
   const auto refusal = [&](const std::string& name, ByteView bytes) {
     write_file_atomically(dir_ / name, bytes);
-    return message_of([&] { open("docker-archive:" + (dir_ / name).string()); });
+    return test::refusal_of<std::exception>([&] { open("docker-archive:" + (dir_ / name).string()); });
   };
-  EXPECT_THAT(message_of([&] { open("docker-archive:/none.tar"); }), HasSubstr("docker-archive:/none.tar"));
+  EXPECT_THAT(test::refusal_of<std::exception>([&] { open("docker-archive:/none.tar"); }),
+              HasSubstr("docker-archive:/none.tar"));
   EXPECT_THAT(refusal("a.tgz", as_bytes("\x1f\x8b\x08 compressed")), HasSubstr("gzip -d"));
   EXPECT_THAT(refusal("b.tar", as_bytes(second_)), HasSubstr("manifest.json is missing"));
   TarBuilder missing;
@@ -133,7 +128,7 @@ TEST_F(ImageViewTest, AFolderOfSkopeoIsReadInPlace) {
   const json manifest = {
       {"schemaVersion", 2}, {"mediaType", kDockerManifestType}, {"config", put(config)}, {"layers", {put(first_)}}};
   const auto reference = "dir:" + folder.string();
-  EXPECT_THAT(message_of([&] { open(reference); }), HasSubstr("manifest.json is missing"));
+  EXPECT_THAT(test::refusal_of<std::exception>([&] { open(reference); }), HasSubstr("manifest.json is missing"));
   write_file_atomically(folder / "version", as_bytes("Directory Transport Version: 1.1\n"));
   write_file_atomically(folder / "manifest.json", as_bytes(manifest.dump()));
   const auto image = open(reference + "/");

@@ -362,7 +362,7 @@ TEST_F(MirrorTest, BothGoneIsAnErrorThatNamesBoth) {
   registry_.stop();
   mirror_.fail_next(503, -1);
   const auto repository = open();
-  const auto message = message_of([&] { read(*repository, blob_, early_); });
+  const auto message = test::refusal_of<std::exception>([&] { read(*repository, blob_, early_); });
   EXPECT_THAT(message, AllOf(HasSubstr(registry_.host()), HasSubstr(mirror_.host()), HasSubstr("503"),
                              HasSubstr(blob_.digest.to_string())));
   EXPECT_THROW(read(*repository, blob_, early_), TemporaryError);

@@ -167,7 +167,7 @@ TEST_F(RegistryPushTest, WrongContentIsNeverCompleted) {
 
 TEST_F(RegistryPushTest, DeniedPushIsFinal) {
   registry_.fail_next(403, -1, Kind::kUpload);
-  EXPECT_THAT(message_of([&] { push(*open(), content_); }), HasSubstr("access denied"));
+  EXPECT_THAT(test::refusal_of<std::exception>([&] { push(*open(), content_); }), HasSubstr("access denied"));
   EXPECT_EQ(registry_.count(Kind::kUpload), 1u);
 }
 

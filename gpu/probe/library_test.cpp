@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "testing/refusal.h"
 #include "testing/temp_dir.h"
 
 #define TEST_REQUIRED(F) F(varve_opener, int, int)
@@ -28,16 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 const fs::path kOpener = VARVE_TEST_OPENER, kNeeded = VARVE_TEST_NEEDED;
-
-template <typename Action>
-std::string message_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Libraries, AreFoundInFoldersWithWhatTheyNeed) {
   const test::TempDir wheels;
@@ -66,9 +57,9 @@ TEST(Libraries, AreFoundInFoldersWithWhatTheyNeed) {
   ASSERT_TRUE(api.varve_words);
   EXPECT_STREQ(api.varve_words(), "words");
   EXPECT_FALSE(api.varve_newer);
-  EXPECT_THAT(message_of([&] { api.call(api.varve_opener, 0); }),
+  EXPECT_THAT(test::refusal_of([&] { api.call(api.varve_opener, 0); }),
               AllOf(StartsWith("varve_opener returned opener error 42"), HasSubstr(library.path())));
-  EXPECT_THAT(message_of([&] { Api<api::MissingFunctions>{library}; }),
+  EXPECT_THAT(test::refusal_of([&] { Api<api::MissingFunctions>{library}; }),
               AllOf(StartsWith(library.path()), HasSubstr("varve_missing")));
 }
 
@@ -76,7 +67,7 @@ TEST(Libraries, ThatAreNotThereAreSkipped) {
   const LibraryFolders folders({"/nowhere"});
   EXPECT_EQ(Library::find({"libvarve_none.so.2", "libvarve_none.so.1"}, folders), std::nullopt);
   EXPECT_THROW(Library::open({"libvarve_none.so.2", "libvarve_none.so.1"}, folders), Skip);
-  EXPECT_THAT(message_of([&] {
+  EXPECT_THAT(test::refusal_of([&] {
                 Library::open({"libvarve_none.so.2", "libvarve_none.so.1"}, folders);
               }),
               StartsWith("libvarve_none.so.2, libvarve_none.so.1: not found"));
@@ -88,7 +79,7 @@ TEST(Libraries, ThatAreNoLibrariesAreErrorsAndNotSkipped) {
       << "not an ELF file, and longer than its header would be: ................................";
   const LibraryFolders folders({dir.path().string()});
   EXPECT_THROW(Library::find({"libvarve_broken.so.1"}, folders), LoadError);
-  EXPECT_THAT(message_of([&] { Library::find({"libvarve_broken.so.1"}, folders); }),
+  EXPECT_THAT(test::refusal_of([&] { Library::find({"libvarve_broken.so.1"}, folders); }),
               AllOf(StartsWith(dir.path().string()), EndsWith("invalid ELF header")));
 }
 

@@ -9,6 +9,8 @@
 #include "core/base/base64.h"
 #include "core/base/calendar.h"
 #include "core/base/utf8.h"
+#include "core/codec/tar_block.h"
+#include "core/codec/zstd_magic.h"
 
 namespace varve::indexer {
 namespace {
@@ -16,10 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kAnnotationPrefix = "io.github.containers.zstd-chunked.";
-constexpr std::uint32_t kSkippableMagic = 0x184D2A50;
 constexpr std::uint64_t kManifestType = 1;  // "CRFS-compatible"
 constexpr std::string_view kFooterMagic = "GNUlInUx";
-constexpr std::size_t kTarBlock = 512;
 constexpr std::size_t kModeOffset = 100, kMagicOffset = 257, kGnuAccessTime = 345, kGnuChangeTime = 357;
 constexpr std::int64_t kLastYear = 253'402'300'799;  // 9999-12-31: what RFC 3339 can say
 constexpr std::string_view kPlainAclPrefix = "system.posix_acl_";
@@ -79,7 +79,7 @@ void put_chunk(json& object, const PlacedChunk& chunk) {
 }
 
 void append_skippable_header(Bytes& bytes, std::size_t payload) {
-  append_le(bytes, kSkippableMagic);
+  append_le(bytes, codec::kZstdSkippableMagic);
   append_le(bytes, std::uint32_t(payload));
 }
 
@@ -95,8 +95,8 @@ std::string_view table_obstacle(const codec::TarEntry& entry, ByteView header) {
     if (name.starts_with(kPlainAclPrefix)) return "an access control list";
     if (!is_utf8(name)) return "a name that is not UTF-8";
   }
-  if (header.size() < kTarBlock) return "an entry without a header of its own";
-  const auto block = header.last(kTarBlock);
+  if (header.size() < codec::kTarBlock) return "an entry without a header of its own";
+  const auto block = header.last(codec::kTarBlock);
   if (as_text(block).substr(kMagicOffset).starts_with("ustar ") &&
       (block[kGnuAccessTime] != std::byte(0) || block[kGnuChangeTime] != std::byte(0)))
     return "times in GNU's form";
@@ -105,7 +105,7 @@ std::string_view table_obstacle(const codec::TarEntry& entry, ByteView header) {
 
 std::uint32_t header_mode(ByteView header) {
   std::uint32_t mode = 0;
-  for (const auto byte : header.last(kTarBlock).subspan(kModeOffset, 8)) {
+  for (const auto byte : header.last(codec::kTarBlock).subspan(kModeOffset, 8)) {
     const auto digit = char(byte);
     if (digit >= '0' && digit <= '7') mode = mode * 8 + std::uint32_t(digit - '0');
   }

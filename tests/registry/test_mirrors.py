@@ -152,7 +152,8 @@ def check_whole_copies(work, registry, image):
         with Machine(work, "keeper", settings) as keeper:
             expect(keeper.run("pin", "check", "--deep", repository), 3, "does not match the digest")
             for place in (f"oci:{work}/none:v1", f"docker-archive:{work}/none.tar"):
-                expect(keeper.run("image", "export", image, place), 1, "does not match the digest")
+                # An archive is decoded on the way: which is seen first, the digest or gzip's own checksum, is chance.
+                expect(keeper.run("image", "export", image, place), 1, "does not match")
             assert not (work / "none.tar").exists() and not [path for path in (work / "none").rglob("*") if path.is_file() and path.stat().st_size > 10_000_000]
     finally:
         blob.write_bytes(whole)

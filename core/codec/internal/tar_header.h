@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "core/base/bytes.h"
+#include "core/codec/tar_block.h"
 
 namespace varve::codec::internal {
 
-inline constexpr std::size_t kTarBlock = 512;
 // Above every stream we accept; keeps sums of offsets and sizes far from overflow.
 inline constexpr std::uint64_t kMaxTarNumber = std::uint64_t(1) << 60;
 

@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/codec/span_decoder.h"
+#include "core/codec/tar_block.h"
 #include "core/index/format/internal/byte_codec.h"
 
 namespace varve::index {
@@ -23,7 +24,6 @@ constexpr std::size_t kMaxPath = 4096;
 constexpr std::size_t kMaxSymlink = 4095;
 constexpr std::size_t kMaxXattrValue = 65'536;
 constexpr std::uint64_t kMaxStreamOffset = std::uint64_t(1) << 44;  // as kMaxStreamBytes of a layer map
-constexpr std::uint64_t kTarBlock = 512;
 constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
 constexpr std::uint64_t kMaxFactsTextBytes = kMaxElfTextBytes + 1024;  // with the reason why they are not whole
 constexpr std::uint64_t kElf64 = 1, kElfDeviceCode = 2, kAllElfFlags = 3;
@@ -41,7 +41,6 @@ std::uint64_t chunk_count(const LayerEntry& entry) { return (entry.size - 1) / k
 bool is_whole(const LayerEntry& entry) {
   return entry.runs.size() == 1 && entry.runs[0].file_offset == 0 && entry.runs[0].length == entry.size;
 }
-std::uint64_t next_block(std::uint64_t offset) { return (offset + kTarBlock - 1) / kTarBlock * kTarBlock; }
 
 // What is wrong with a path, or "" if it is normalised.
 std::string_view path_fault(std::string_view path) {
@@ -174,7 +173,7 @@ void encode_content(const std::vector<LayerEntry>& entries, Bytes& out) {
         append_varint(out, run.length);
       }
       file_end = run.file_offset + run.length;
-      expected = next_block(run.stream_offset + run.length);
+      expected = codec::next_tar_block(run.stream_offset + run.length);
     }
   }
   for (const auto& entry : entries) {
@@ -308,7 +307,7 @@ void decode_content(ByteReader& reader, std::vector<LayerEntry>& entries) {
       if (!ByteRange{run.stream_offset, run.length}.fits_in(kMaxStreamOffset))
         reader.corrupt("a run outside its layer");
       file_end = run.file_offset + run.length;
-      expected = next_block(run.stream_offset + run.length);
+      expected = codec::next_tar_block(run.stream_offset + run.length);
       entry.runs.push_back(run);
     }
     if (code != 0 && is_whole(entry)) reader.corrupt("a whole file that is not written as one");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
+#include "testing/refusal.h"
 #include "testing/two_layers.h"
 
 namespace varve::index {
@@ -37,12 +38,7 @@ StartPacks packs_of_two() {
 }
 
 std::string message(const StartPacks& packs) {
-  try {
-    packs.encode();
-  } catch (const CorruptData& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of<CorruptData>([&] { packs.encode(); });
 }
 
 TEST(StartPacks, AreReadAsTheyWereWritten) {

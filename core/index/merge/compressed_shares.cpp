@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "core/codec/tar_block.h"
+
 namespace varve::index {
 namespace {
-
-constexpr std::uint64_t kTarBlock = 512;
 
 struct Extent {
   std::uint64_t begin = 0;
@@ -20,7 +20,7 @@ Extent content_of(const LayerEntry& entry) {
     content.begin = std::min(content.begin, run.stream_offset);
     content.end = std::max(content.end, run.stream_offset + run.length);
   }
-  if (content.begin <= content.end) content.end = (content.end + kTarBlock - 1) / kTarBlock * kTarBlock;
+  if (content.begin <= content.end) content.end = codec::next_tar_block(content.end);
   return content;
 }
 
@@ -74,7 +74,7 @@ std::vector<std::uint64_t> shares_of_entries(const std::vector<LayerEntry>& entr
     if (content.end > at) give_to(i, content.end);
     first_open = i + 1;
   }
-  for (; first_open < entries.size(); ++first_open) give_to(first_open, at + kTarBlock);
+  for (; first_open < entries.size(); ++first_open) give_to(first_open, at + codec::kTarBlock);
   return result;
 }
 

@@ -141,7 +141,7 @@ bool BlobReader::attempt(Transfer& transfer, Backoff& waits) {
   for (int hop = 0; hop <= kMaxRedirects; ++hop) {
     const auto response = endpoint_.send(request, endpoint_.pull_scope());
     const int status = response.status();
-    if (status >= 200 && status < 300) return true;
+    if (is_success(status)) return true;
     if (is_redirect_status(status)) {
       request.url = endpoint_.redirect_target(response, request.url, transfer.what);
       redirected = true;

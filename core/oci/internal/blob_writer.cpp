@@ -13,8 +13,6 @@ constexpr std::uint64_t kMaxChunkBytes = std::uint64_t(1) << 32;
 constexpr std::size_t kPieceBytes = 1024 * 1024;
 constexpr std::string_view kOctets = "Content-Type: application/octet-stream";
 
-bool is_success(int status) { return status >= 200 && status < 300; }
-
 // The upload has to begin anew; its session is lost or it was refused in this form.
 struct UploadLost {
   std::string reason;

@@ -44,6 +44,8 @@ struct HttpHead {
   HttpHeaders headers;
 };
 
+inline bool is_success(int status) { return status >= 200 && status < 300; }
+
 struct HttpResponse {
   HttpHead head;
   Bytes body;  // unless the request had on_body

@@ -49,8 +49,6 @@ CredentialPlaces places_of(const RegistryOptions& options) {
   return places;
 }
 
-bool is_success(int status) { return status >= 200 && status < 300; }
-
 }  // namespace
 
 bool is_redirect_status(int status) {

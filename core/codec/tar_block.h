@@ -1,0 +1,15 @@
+#pragma once
+// A tar is blocks: the headers of an entry and its content each fill whole ones (POSIX.1-2008, pax, "ustar Interchange
+// Format").
+#include <cstdint>
+
+namespace varve::codec {
+
+inline constexpr std::uint64_t kTarBlock = 512;
+
+// The begin of the first block at or behind that offset.
+constexpr std::uint64_t next_tar_block(std::uint64_t offset) {
+  return (offset + kTarBlock - 1) / kTarBlock * kTarBlock;
+}
+
+}  // namespace varve::codec
