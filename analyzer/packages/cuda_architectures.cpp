@@ -35,7 +35,6 @@ constexpr std::uint64_t kContainerStart = 0x0010'0001'BA55'ED50;  // magic numbe
 constexpr std::uint64_t kContainerHeaderBytes = 16;
 constexpr std::uint64_t kMinEntryHeaderBytes = 64, kMaxEntryHeaderBytes = 4096;
 constexpr std::uint64_t kMaxArchitectures = 4096;  // of one file; real ones know about 30
-constexpr std::uint16_t kMachineCuda = 190;        // EM_CUDA
 constexpr std::uint64_t kFlagArchitectureOnly = 0x100000, kFlagFamilyOnly = 0x200000;
 
 template <typename T>
@@ -156,7 +155,7 @@ class DeviceCodeReader {
         std::to_integer<int>(head[EI_DATA]) != ELFDATA2LSB)
       return;
     const auto header = load<Elf64_Ehdr>(head, 0);
-    if (header.e_machine == kMachineCuda)
+    if (header.e_machine == EM_CUDA)
       return on_code_({.target = cubin_target(header), .range = {.offset = base, .length = size}});
     const auto sections = read_sections(file_, base);
     const bool has_device_code = std::any_of(sections.begin(), sections.end(), [](const Section& one) {

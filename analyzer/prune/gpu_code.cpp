@@ -1,5 +1,7 @@
 #include "analyzer/prune/gpu_code.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -19,7 +21,6 @@ constexpr std::uint64_t kPaddingBytes = 256;           // between entries: a con
 constexpr std::size_t kMaxKeptRuns = 2'000'000;        // of one file while it is read
 constexpr std::uint64_t kReadAheadBytes = 8ull << 20;  // a span is not fetched again for each header in it
 constexpr std::array<std::string_view, 3> kCompilers{"libnvrtc", "libnvJitLink", "libnvptxcompiler"};
-constexpr std::uint16_t kMachineCuda = 190;  // EM_CUDA: a cubin
 
 // Sorted, what overlaps or has no more than `gap` between it made one.
 void unite(std::vector<ByteRange>& ranges, std::uint64_t gap) {
@@ -84,7 +85,7 @@ bool is_read_for_code(std::string_view path, const index::FlatEntry& file) {
   const auto name = name_of(path);
   if (std::ranges::any_of(kCompilers, [&](std::string_view compiler) { return name.starts_with(compiler); }))
     return false;
-  if (file.elf != nullptr) return file.elf->device_code || file.elf->machine == kMachineCuda;
+  if (file.elf != nullptr) return file.elf->device_code || file.elf->machine == EM_CUDA;
   return name.ends_with(".a") || name.ends_with(".fatbin");
 }
 

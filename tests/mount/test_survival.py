@@ -10,7 +10,7 @@ from tars import Tar
 
 KILLS = 10
 UNMOUNTS = 12
-UMOUNT2 = {"x86_64": "166", "aarch64": "39"}[os.uname().machine]
+UMOUNT2, READ = {"x86_64": ("166", "0"), "aarch64": ("39", "63")}[os.uname().machine]
 AT_ONCE_SECONDS = 20  # an orderly start takes a tenth of a second; one that waits for an answer of the source takes for ever
 
 
@@ -253,12 +253,35 @@ def killed_while_it_mounts_and_unmounts(work, source, contents, mode):
         varve.mounts = [str(p) for p in there]
 
 
+def call_of(task):
+    """The system call in which that task of /proc waits, and its arguments; [] if it runs or has ended."""
+    with contextlib.suppress(OSError):
+        words = (task / "syscall").read_text().split()
+        return words if len(words) > 1 else []
+    return []
+
+
+def reads(pid, path):
+    call = call_of(Path(f"/proc/{pid}"))
+    with contextlib.suppress(OSError):
+        return call[:1] == [READ] and os.readlink(f"/proc/{pid}/fd/{int(call[1], 16)}") == str(path)
+    return False
+
+
+def reader_killed_while_it_waits(source, path):
+    """What was read ahead for it stays under way. That the source is asked is not enough: once it serves, a mount fetches more of its index, too."""
+    reader = subprocess.Popen(["cat", path], stdout=subprocess.DEVNULL)
+    expect(source.asked.wait(60), "the source is asked")
+    wait_for("a reader that waits for the source", lambda: reads(reader.pid, path))
+    reader.kill(), reader.wait(60)
+
+
 def waits_to_unmount(daemon):
     """Whether a thread or a child of the daemon waits in the kernel for an unmount."""
     for thread in Path(f"/proc/{daemon}/task").glob("*"):
         with contextlib.suppress(OSError):
             for task in (thread, *(Path(f"/proc/{child}") for child in (thread / "children").read_text().split())):
-                if (task / "syscall").read_text().split()[0] == UMOUNT2:
+                if call_of(task)[:1] == [UMOUNT2]:
                     return True
     return False
 
@@ -277,9 +300,7 @@ def killed_while_the_kernel_unmounts(work, source, contents, mode):
             before = varve.daemon_pid()
             source.open.clear(), source.asked.clear()
             try:
-                reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
-                expect(source.asked.wait(60), "the reader waits for the source")
-                reader.kill(), reader.wait(60)
+                reader_killed_while_it_waits(source, place / "data/large")
                 unmount = subprocess.Popen([varve.binary, "unmount", place], env=varve.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 if turn % 2 == 0 and mode == "kernel":
                     wait_for("the kernel's unmount", lambda: waits_to_unmount(before))
@@ -317,9 +338,7 @@ def what_nobody_uses_any_more_holds_nobody_up(work, source, contents, mode):
         try:
             varve.run("mount", "--fill", "--mode", mode, source.reference, place, check=True)
             before, keeper, record = varve.daemon_pid(), keeper_pid(varve), varve.root / "run/handover.json"
-            reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
-            expect(source.asked.wait(60), "the reader waits for the source")
-            reader.kill(), reader.wait(60)
+            reader_killed_while_it_waits(source, place / "data/large")
             os.kill(keeper, signal.SIGSTOP)
             os.kill(before, signal.SIGKILL)
             wait_for("the end of the daemon", lambda: not is_running(before), AT_ONCE_SECONDS)
@@ -351,9 +370,7 @@ def an_unmount_that_waits_holds_nobody_up(work, source, contents, mode):
         begin = lambda *words: subprocess.Popen([varve.binary, *words], env=varve.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         under_way = []
         try:
-            reader = subprocess.Popen(["cat", place / "data/large"], stdout=subprocess.DEVNULL)
-            expect(source.asked.wait(60), "the reader waits for the source")
-            reader.kill(), reader.wait(60)
+            reader_killed_while_it_waits(source, place / "data/large")
             under_way.append(begin("unmount", place))
             if mode == "kernel":
                 wait_for("the kernel's unmount", lambda: waits_to_unmount(daemon))
