@@ -6,6 +6,7 @@
 
 #include <array>
 #include <charconv>
+#include <exception>
 #include <set>
 
 #include "core/base/errors.h"
@@ -90,8 +91,7 @@ class TarFile {
   void end() {
     const auto size = member_bytes_;
     static constexpr std::array<char, codec::kTarBlock> kZeros{};
-    if (size % codec::kTarBlock != 0)
-      add(as_bytes(std::string_view(kZeros.data(), codec::kTarBlock - size % codec::kTarBlock)));
+    add(as_bytes(std::string_view(kZeros.data(), codec::padding_of(size))));
     const auto header = tar_header(name_, size);
     pwrite_all(file_.fd(), header_offset_, as_bytes(std::string_view(header.data(), header.size())), name_);
   }
@@ -132,10 +132,18 @@ void add_layer(TarFile& tar, const std::string& name, oci::Repository& repositor
       hash.update(stream);
       tar.add(stream);
     });
+    // Whether what cannot be decoded is the layer at all is known at the blob's end: its digest has the first word.
+    std::exception_ptr undecodable;
     repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
       work.add(bytes.size());
-      decoder.feed(bytes);
+      if (undecodable) return;
+      try {
+        decoder.feed(bytes);
+      } catch (const CorruptData&) {
+        undecodable = std::current_exception();
+      }
     });
+    if (undecodable) std::rethrow_exception(undecodable);
     decoder.finish();
     return hash.finish();
   };

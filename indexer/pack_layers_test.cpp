@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "testing/refusal.h"
 
 namespace varve::indexer {
 namespace {
@@ -144,12 +145,7 @@ void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vec
 
 std::string error_of(const std::vector<ComponentFacts>& components, std::uint32_t kept_as_is,
                      const PackLimits& limits) {
-  try {
-    pack_layers(components, kept_as_is, nullptr, kWriter, limits);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of<UsageError>([&] { pack_layers(components, kept_as_is, nullptr, kWriter, limits); });
 }
 
 TEST(PackLayers, PromisesHoldForAnySeriesOfVersions) {

@@ -11,6 +11,7 @@
 namespace varve {
 namespace {
 
+using test::refusal_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -54,36 +55,34 @@ TEST(JsonDocument, WhatMayBeAbsentReadsAsNothing) {
 TEST(JsonDocument, ErrorsNameTheDocumentAndThePlace) {
   const auto document = parse(R"({"list": [{}, {"digest": "md5", "size": -1, "x": null}], "size": 256, "share": 2})");
   const auto item = document["list"].items()[1];
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["none"]; }), "list.json: \"none\" is missing");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { item["none"]; }), "list.json: \"list[1].none\" is missing");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { item["x"].text(); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["none"]; }), "list.json: \"none\" is missing");
+  EXPECT_EQ(refusal_of<CorruptData>([&] { item["none"]; }), "list.json: \"list[1].none\" is missing");
+  EXPECT_EQ(refusal_of<CorruptData>([&] { item["x"].text(); }),
             "list.json: \"list[1].x\" must be a string, but is null");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { item["digest"].digest(); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { item["digest"].digest(); }),
             "list.json: \"list[1].digest\": 'md5' is not a sha256 digest");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { item["size"].number<std::uint8_t>(); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { item["size"].number<std::uint8_t>(); }),
             "list.json: \"list[1].size\" must be a whole number from 0 to 255");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["size"].number<std::uint8_t>(); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["size"].number<std::uint8_t>(); }),
             "list.json: \"size\" must be a whole number from 0 to 255");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["size"].number<int>(0, 100); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["size"].number<int>(0, 100); }),
             "list.json: \"size\" must be a whole number from 0 to 100");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["share"].real(0, 1); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["share"].real(0, 1); }),
             "list.json: \"share\" must be a number from 0 to 1");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["share"].flag(); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["share"].flag(); }),
             "list.json: \"share\" must be true or false, but is number");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["share"]["x"]; }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["share"]["x"]; }),
             "list.json: \"share\" must be an object, but is number");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { document["size"].items(); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { document["size"].items(); }),
             "list.json: \"size\" must be an array, but is number");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { parse("[]")["x"]; }), "list.json: must be an object, but is array");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] {
+  EXPECT_EQ(refusal_of<CorruptData>([&] { parse("[]")["x"]; }), "list.json: must be an object, but is array");
+  EXPECT_EQ(refusal_of<CorruptData>([&] {
               document.only({"list", "size"});
             }),
             "list.json: \"share\" is not known here");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { item["digest"].base64(); }),
-            "list.json: \"list[1].digest\" is no base64");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { item["digest"].refuse("is odd"); }),
-            "list.json: \"list[1].digest\" is odd");
-  EXPECT_EQ(test::refusal_of<CorruptData>([] { parse("{\"a\\u001b[2J\": 1}").only({}); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { item["digest"].base64(); }), "list.json: \"list[1].digest\" is no base64");
+  EXPECT_EQ(refusal_of<CorruptData>([&] { item["digest"].refuse("is odd"); }), "list.json: \"list[1].digest\" is odd");
+  EXPECT_EQ(refusal_of<CorruptData>([] { parse("{\"a\\u001b[2J\": 1}").only({}); }),
             "list.json: \"a\\x1b[2J\" is not known here");
 }
 
@@ -98,12 +97,11 @@ TEST(JsonDocument, NumbersOutsideTheirTypeAreRefused) {
 }
 
 TEST(JsonDocument, WhatIsNoJsonIsRefusedWithItsPlace) {
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse("{\"a\": 1,}"); }),
-              HasSubstr("list.json: no valid JSON at byte"));
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse(""); }), HasSubstr("no valid JSON"));
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse("{} x"); }), HasSubstr("no valid JSON"));
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse("\"\xff\""); }), HasSubstr("no valid JSON"));
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse("1e999"); }), HasSubstr("out of range"));
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse("{\"a\": 1,}"); }), HasSubstr("list.json: no valid JSON at byte"));
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse(""); }), HasSubstr("no valid JSON"));
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse("{} x"); }), HasSubstr("no valid JSON"));
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse("\"\xff\""); }), HasSubstr("no valid JSON"));
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse("1e999"); }), HasSubstr("out of range"));
 }
 
 TEST(JsonDocument, LimitsBoundWhatASmallDocumentCanAskFor) {
@@ -119,7 +117,7 @@ TEST(JsonDocument, LimitsBoundWhatASmallDocumentCanAskFor) {
 TEST(JsonDocument, RepeatedMembersAreRefusedWhereTheyMayMeanTwoThings) {
   constexpr std::string_view kTwice = R"({"a": {"b": 1, "c": 2, "b": 3}})";
   EXPECT_EQ(parse(kTwice)["a"]["b"].number(), 3u);
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { parse(kTwice, {.repeated_members = false}); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { parse(kTwice, {.repeated_members = false}); }),
             "list.json: the member \"b\" stands there twice");
   EXPECT_NO_THROW(parse(R"([{"a": {"a": 1}}, {"a": 2}])", {.repeated_members = false}));
 }

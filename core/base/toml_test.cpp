@@ -9,6 +9,7 @@
 namespace varve {
 namespace {
 
+using test::refusal_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -33,18 +34,17 @@ TEST(Toml, ValuesKnowTheirTypeAndLine) {
 }
 
 TEST(Toml, RefusalsNameFileAndLine) {
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse_toml("a = 1\nb = = 2\n", "f.toml"); }), HasSubstr("f.toml:2: "));
-  EXPECT_EQ(test::refusal_of<CorruptData>([] { parse_toml(std::string_view("a = 1\n[\0[a]\n", 12), "f.toml"); }),
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse_toml("a = 1\nb = = 2\n", "f.toml"); }), HasSubstr("f.toml:2: "));
+  EXPECT_EQ(refusal_of<CorruptData>([] { parse_toml(std::string_view("a = 1\n[\0[a]\n", 12), "f.toml"); }),
             "f.toml:2: a control character (0)");
   const auto root = parse_toml("a = 1\nlist = ['x',\n 3]\n[t]\nb = 'x'\n", "f.toml");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { toml_string(root, "a", "f.toml"); }), "f.toml:1: 'a' must be a string");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { toml_strings(root, "list", "f.toml"); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { toml_string(root, "a", "f.toml"); }), "f.toml:1: 'a' must be a string");
+  EXPECT_EQ(refusal_of<CorruptData>([&] { toml_strings(root, "list", "f.toml"); }),
             "f.toml:3: 'list' must hold strings only");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { toml_string(*root.find("t"), "c", "f.toml", true); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { toml_string(*root.find("t"), "c", "f.toml", true); }),
             "f.toml:4: 'c' is missing");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { toml_tables(root, "a", "f.toml"); }),
-            "f.toml:1: 'a' must be tables: [[a]]");
-  EXPECT_EQ(test::refusal_of<CorruptData>([&] { toml_only_keys(*root.find("t"), {"c"}, "f.toml"); }),
+  EXPECT_EQ(refusal_of<CorruptData>([&] { toml_tables(root, "a", "f.toml"); }), "f.toml:1: 'a' must be tables: [[a]]");
+  EXPECT_EQ(refusal_of<CorruptData>([&] { toml_only_keys(*root.find("t"), {"c"}, "f.toml"); }),
             "f.toml:5: 'b' is not known here");
 }
 
@@ -52,7 +52,7 @@ TEST(Toml, RefusalsNameFileAndLine) {
 TEST(Toml, DeepNestingIsRefusedOrReadWithoutBreakingTheStack) {
   std::string dots = "[a";
   for (int i = 0; i < 500'000; ++i) dots += ".a";
-  EXPECT_THAT(test::refusal_of<CorruptData>([&] { parse_toml(dots + "]\n", "deep.toml"); }),
+  EXPECT_THAT(refusal_of<CorruptData>([&] { parse_toml(dots + "]\n", "deep.toml"); }),
               HasSubstr("deep.toml:1: more than 64 dots"));
   std::string nested = "x = ";
   for (int i = 0; i < 120; ++i) {
@@ -63,7 +63,7 @@ TEST(Toml, DeepNestingIsRefusedOrReadWithoutBreakingTheStack) {
   nested += "1";
   for (int i = 0; i < 120; ++i) nested += "}]";
   EXPECT_EQ(parse_toml(nested, "nested.toml").find("x")->kind, TomlValue::Kind::kArray);
-  EXPECT_THAT(test::refusal_of<CorruptData>([] { parse_toml("x = " + std::string(100'000, '['), "arrays.toml"); }),
+  EXPECT_THAT(refusal_of<CorruptData>([] { parse_toml("x = " + std::string(100'000, '['), "arrays.toml"); }),
               HasSubstr("arrays.toml:1: "));
 }
 

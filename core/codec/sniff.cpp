@@ -11,8 +11,7 @@ namespace varve::codec {
 namespace {
 
 constexpr std::size_t kSkippableHeaderBytes = 8;
-// The last eight bytes of a zstd:chunked blob: containers/storage now, and before 1.50 and in stargz-snapshotter.
-constexpr std::string_view kChunkedMagic = "GNUlInUx";
+// Before that, and in stargz-snapshotter.
 constexpr std::string_view kOldChunkedMagic = "GnUlInUx";
 constexpr std::uint32_t kChunkedPayloadBytes = 64;
 constexpr std::uint32_t kOldChunkedPayloadBytes = 40;
@@ -82,7 +81,7 @@ bool has_zstd_chunked_footer(ByteView last_bytes) {
     const auto whole = kSkippableHeaderBytes + payload_bytes;
     return last_bytes.size() >= whole && is_skippable_frame(last_bytes.last(whole), payload_bytes, magic);
   };
-  return fits(kChunkedPayloadBytes, kChunkedMagic) || fits(kOldChunkedPayloadBytes, kOldChunkedMagic);
+  return fits(kChunkedPayloadBytes, kZstdChunkedMagic) || fits(kOldChunkedPayloadBytes, kOldChunkedMagic);
 }
 
 }  // namespace varve::codec

@@ -12,4 +12,9 @@ constexpr std::uint64_t next_tar_block(std::uint64_t offset) {
   return (offset + kTarBlock - 1) / kTarBlock * kTarBlock;
 }
 
+// Content is filled up with so many zeros to a whole block.
+constexpr std::uint64_t padding_of(std::uint64_t content_bytes) {
+  return next_tar_block(content_bytes) - content_bytes;
+}
+
 }  // namespace varve::codec

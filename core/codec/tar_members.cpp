@@ -10,8 +10,6 @@
 namespace varve::codec {
 namespace {
 
-using internal::padding_of;
-
 constexpr std::uint64_t kMaxExtensionBytes = 1024 * 1024;  // of one extended header or long name
 constexpr int kMaxLinks = 16;                              // followed one after the other
 

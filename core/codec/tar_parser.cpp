@@ -13,7 +13,6 @@
 namespace varve::codec {
 namespace {
 
-using internal::padding_of;
 using internal::PaxRecords;
 using internal::PaxSparse;
 using internal::TarDialect;

@@ -15,8 +15,6 @@
 namespace varve::codec {
 namespace {
 
-using internal::padding_of;
-
 // The fields of a header block: offset and length (IEEE 1003.1, ustar Header Block).
 struct Field {
   std::size_t offset, length;

@@ -11,6 +11,7 @@
 namespace varve::index {
 namespace {
 
+using test::refusal_of;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kStreamBytes = 8 << 20;
@@ -87,8 +88,7 @@ TEST(UnitTables, BytecodeKnowsItsPathAndItsSource) {
 
 TEST(UnitTables, RefuseEntriesThatNoTarHas) {
   const auto of = [](std::vector<LayerEntry> entries, std::uint64_t stream_bytes = kStreamBytes) {
-    return test::refusal_of<CorruptData>(
-        [&] { UnitTable::make(layer_of(std::move(entries)), kEntries, stream_bytes); });
+    return refusal_of<CorruptData>([&] { UnitTable::make(layer_of(std::move(entries)), kEntries, stream_bytes); });
   };
   EXPECT_EQ(of({file("a", 512, 512), file("b", 1'024, 1)}), "");
   EXPECT_THAT(of({file("a", 512, 513), file("b", 1'024, 1)}), HasSubstr("1024 is out of place"));
@@ -125,7 +125,7 @@ TEST(UnitTables, AreCheckedThroughoutThoughTheirDigestMatches) {
     const auto body = ByteView(bytes).first(bytes.size() - Digest::kBytes);
     const auto digest = digest_of(body);
     std::ranges::copy(digest.raw(), bytes.end() - Digest::kBytes);
-    return test::refusal_of<CorruptData>([&] { UnitTable::decode(bytes, "table"); });
+    return refusal_of<CorruptData>([&] { UnitTable::decode(bytes, "table"); });
   };
   EXPECT_EQ(with(kHeader, 512, 8), "");
   EXPECT_THAT(with(kHeader, 1'024, 8), HasSubstr("out of place"));  // offset

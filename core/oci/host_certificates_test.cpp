@@ -5,6 +5,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/oci/repository.h"
+#include "testing/refusal.h"
 #include "testing/temp_dir.h"
 
 namespace varve::oci::internal {
@@ -21,12 +22,7 @@ class HostCertificatesTest : public testing::Test {
   static std::string pem(const std::string& name) { return "-----BEGIN CERTIFICATE-----\n" + name + "\n"; }
   HostCertificates find() { return find_host_certificates({dir_ / "home", dir_ / "etc", dir_ / "docker"}, kHost); }
   std::string refusal() {
-    try {
-      find();
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return {};
+    return test::refusal_of<UsageError>([&] { find(); });
   }
 
   test::TempDir dir_;

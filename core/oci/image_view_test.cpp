@@ -16,6 +16,7 @@ namespace {
 
 using codec::test::TarBuilder;
 using nlohmann::json;
+using test::refusal_of;
 using testing::HasSubstr;
 
 class ImageViewTest : public testing::Test {
@@ -71,9 +72,8 @@ TEST_F(ImageViewTest, ADockerArchiveIsReadInPlace) {
   const auto by_digest = Reference::parse(archive + "@" + image.digest().to_string());
   EXPECT_EQ(Reference::parse(by_digest.to_string()).digest, image.digest());
   EXPECT_EQ(open(by_digest.to_string()).digest(), image.digest());
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open(archive); }), HasSubstr("docker.io/team/app:v1"));
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open(archive + ":team/app:v2"); }),
-              HasSubstr("docker.io/team/app:v1"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { open(archive); }), HasSubstr("docker.io/team/app:v1"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { open(archive + ":team/app:v2"); }), HasSubstr("docker.io/team/app:v1"));
 }
 
 TEST_F(ImageViewTest, WhoeverReadsKeepsTheArchiveThatWasOpened) {
@@ -100,9 +100,9 @@ TEST_F(ImageViewTest, NothingIsWrittenAndWhatIsNoArchiveIsNamed) {
   EXPECT_THROW(image.repository->put_manifest(image.document.bytes, kOciManifestType, ""), Unsupported);
   const auto refusal = [&](const std::string& name, ByteView bytes) {
     write_file_atomically(dir_ / name, bytes);
-    return test::refusal_of<std::exception>([&] { open("docker-archive:" + (dir_ / name).string()); });
+    return refusal_of<std::exception>([&] { open("docker-archive:" + (dir_ / name).string()); });
   };
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open("docker-archive:/none.tar"); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { open("docker-archive:/none.tar"); }),
               HasSubstr("docker-archive:/none.tar"));
   EXPECT_THAT(refusal("a.tgz", as_bytes("\x1f\x8b\x08 compressed")), HasSubstr("gzip -d"));
   EXPECT_THAT(refusal("b.tar", as_bytes(second_)), HasSubstr("manifest.json is missing"));
@@ -128,7 +128,7 @@ TEST_F(ImageViewTest, AFolderOfSkopeoIsReadInPlace) {
   const json manifest = {
       {"schemaVersion", 2}, {"mediaType", kDockerManifestType}, {"config", put(config)}, {"layers", {put(first_)}}};
   const auto reference = "dir:" + folder.string();
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open(reference); }), HasSubstr("manifest.json is missing"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { open(reference); }), HasSubstr("manifest.json is missing"));
   write_file_atomically(folder / "version", as_bytes("Directory Transport Version: 1.1\n"));
   write_file_atomically(folder / "manifest.json", as_bytes(manifest.dump()));
   const auto image = open(reference + "/");

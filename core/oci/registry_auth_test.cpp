@@ -7,6 +7,7 @@
 namespace varve::oci {
 namespace {
 
+using test::refusal_of;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -45,15 +46,15 @@ TEST_F(RegistryAuthTest, BasicCredentialsAreSentOnceTheyAreAskedFor) {
 
 TEST_F(RegistryAuthTest, RefusedCredentialsAreAFinalErrorWithoutSecrets) {
   registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
   log_in(kWrong);
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open()->manifest("latest"); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { open()->manifest("latest"); }),
               AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
   use_tokens();
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open()->manifest("latest"); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { open()->manifest("latest"); }),
               AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
   log_in("");
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
 }
 
 TEST_F(RegistryAuthTest, TokensComeFromTheRealmWithServiceAndScope) {
@@ -199,11 +200,11 @@ TEST_F(RegistryAuthTest, UnknownSchemesAndBadTokensAreNamed) {
   registry_.set([](Switches& s) {
     s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "{\"token\":\"a b\"}"};
   });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("cannot be sent"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("cannot be sent"));
   registry_.set([](Switches& s) { s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "<html>"}; });
   EXPECT_THROW(read(*open(), blob_, range_), CorruptData);
   registry_.set([](Switches& s) { s.failure = {.kind = Kind::kBlob, .status = 401, .count = -1, .body = ""}; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("no way to log in"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("no way to log in"));
 }
 
 TEST_F(RegistryAuthTest, CredentialsAreNotSentToATokenServerWithoutTls) {
@@ -214,9 +215,8 @@ TEST_F(RegistryAuthTest, CredentialsAreNotSentToATokenServerWithoutTls) {
   internal::HttpHeaders unauthorized;
   unauthorized.add_line("WWW-Authenticate: Bearer realm=\"http://" + registry_.storage_host() +
                         "/token?secret=1\",service=\"fake\"");
-  EXPECT_THAT(
-      test::refusal_of<std::exception>([&] { authenticator.renew("repository:team/app:pull", unauthorized, ""); }),
-      AllOf(HasSubstr("without TLS"), Not(HasSubstr("secret"))));
+  EXPECT_THAT(refusal_of<std::exception>([&] { authenticator.renew("repository:team/app:pull", unauthorized, ""); }),
+              AllOf(HasSubstr("without TLS"), Not(HasSubstr("secret"))));
   EXPECT_EQ(registry_.count(Kind::kToken), 0u);
 }
 
@@ -230,7 +230,7 @@ TEST_F(RegistryAuthTest, WithoutTlsTheTokenServerMustBeOnTheRegistrysMachine) {
                                            .plain_http = true});
     internal::HttpHeaders unauthorized;
     unauthorized.add_line("WWW-Authenticate: Bearer realm=\"" + realm + "\",service=\"fake\"");
-    return test::refusal_of<std::exception>([&] { authenticator.renew("repository:a:pull", unauthorized, ""); });
+    return refusal_of<std::exception>([&] { authenticator.renew("repository:a:pull", unauthorized, ""); });
   };
   const auto here = "http://" + registry_.storage_host() + "/token";
   EXPECT_THAT(message_for("registry.example:5000", here), HasSubstr("without TLS"));

@@ -8,6 +8,7 @@
 namespace varve::oci {
 namespace {
 
+using test::refusal_of;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -69,13 +70,12 @@ TEST_F(RegistryReadTest, WrongContentRangeIsNeverServed) {
   registry_.set([](Switches& s) { s.wrong_content_range = -1; });
   EXPECT_THROW(read(*open(), blob_, early_), CorruptData);
   registry_.set([](Switches& s) { s.wrong_content_range = 0, s.wrong_total = 1; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("3000001 bytes"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("3000001 bytes"));
 }
 
 TEST_F(RegistryReadTest, RefusedRangeNamesBothSizes) {
   registry_.set([](Switches& s) { s.refuse_ranges = -1; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }),
-              HasSubstr("3000000 bytes of it"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("3000000 bytes of it"));
   auto longer = blob_;
   longer.size += 10;
   registry_.set([](Switches& s) { s.refuse_ranges = 0; });
@@ -106,7 +106,7 @@ TEST_F(RegistryReadTest, ATransferThatDripsIsBroken) {
   EXPECT_EQ(registry_.count(Kind::kBlob), 2u);
   registry_.set([&](Switches& s) { s.break_after = 1, s.break_count = -1; });
   options_.max_attempts = 2;
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, late_); }), HasSubstr("next to none"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, late_); }), HasSubstr("next to none"));
 }
 
 TEST_F(RegistryReadTest, WhoIsCancelledWaitsForNoRegistry) {
@@ -143,7 +143,7 @@ TEST_F(RegistryReadTest, BodyWithoutLengthIsReadToItsEnd) {
 
 TEST_F(RegistryReadTest, RefusesContentThatWasEncodedOnTheWay) {
   registry_.set([](Switches& s) { s.content_encoding = -1; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("Content-Encoding"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("Content-Encoding"));
 }
 
 TEST_F(RegistryReadTest, FlippedByteInAWholeBlobIsFetchedAgainOnce) {
@@ -183,7 +183,7 @@ TEST_F(RegistryReadTest, WaitsAsLongAsTheRegistryAsks) {
   EXPECT_GE(clock_.sleeps()[0], std::chrono::seconds(7));
   EXPECT_LE(clock_.sleeps()[0], std::chrono::milliseconds(7100));
   registry_.fail_next(429, 1, Kind::kAny, "21600");
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("21600 s"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("21600 s"));
 }
 
 TEST_F(RegistryReadTest, FollowsRedirectsWithRangeAndWithoutAuthorization) {
@@ -213,7 +213,7 @@ TEST_F(RegistryReadTest, ResolvesExpiredUrlsAgain) {
     EXPECT_EQ(repository->stats().relocations, 2u) << status;
   }
   registry_.set([](Switches& s) { s.redirect_uses = 0; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }),
               testing::AllOf(HasSubstr("ExpiredRequest"), Not(HasSubstr("signature"))));
 }
 
@@ -239,10 +239,9 @@ TEST_F(RegistryReadTest, RedirectsEnd) {
   registry_.set([&](Switches& s) {
     s.redirect_to = "http://" + registry_.host() + "/v2/team/app/blobs/" + blob_.digest.to_string();
   });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }),
-              HasSubstr("more than 8 redirects"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("more than 8 redirects"));
   registry_.set([](Switches& s) { s.redirect_to = "ftp://storage.example/x"; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("invalid URL"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, early_); }), HasSubstr("invalid URL"));
 }
 
 TEST_F(RegistryReadTest, RedirectsNeverLeaveTls) {
@@ -252,7 +251,7 @@ TEST_F(RegistryReadTest, RedirectsNeverLeaveTls) {
   internal::HttpResponse response;
   response.head.status = 307;
   response.head.headers.add_line("Location: http://storage.example/data?signature=secret");
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { endpoint.redirect_target(response, from, "blob"); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { endpoint.redirect_target(response, from, "blob"); }),
               testing::AllOf(HasSubstr("plain HTTP"), Not(HasSubstr("secret"))));
   response.head.headers.clear();
   response.head.headers.add_line("Location: //storage.example/data");
@@ -301,7 +300,7 @@ TEST_F(RegistryReadTest, ReadsManifestsByTagAndDigestAndRemembersThem) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_THAT(records[0].request.header("accept"), HasSubstr("vnd.docker.distribution.manifest.list.v2+json"));
   EXPECT_EQ(records[1].request.method, "HEAD");
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { repository->manifest("v2"); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { repository->manifest("v2"); }),
               testing::AllOf(HasSubstr("'v2'"), HasSubstr(registry_.host())));
   EXPECT_THROW(repository->manifest("v2"), NotFound);
 
@@ -316,9 +315,9 @@ TEST_F(RegistryReadTest, ErrorsCarryTheRegistrysWordsOrNone) {
   registry_.set([](Switches& s) {
     s.failure = {.status = 403, .count = 1, .body = "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no\\nway\"}]}"};
   });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open()->manifest("v1"); }), HasSubstr("DENIED: no way"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { open()->manifest("v1"); }), HasSubstr("DENIED: no way"));
   registry_.set([](Switches& s) { s.failure = {.status = 403, .count = 1, .body = "<html>forbidden</html>"}; });
-  EXPECT_THAT(test::refusal_of<std::exception>([&] { open()->manifest("v1"); }),
+  EXPECT_THAT(refusal_of<std::exception>([&] { open()->manifest("v1"); }),
               testing::AllOf(HasSubstr("status 403"), Not(HasSubstr("html"))));
 }
 

@@ -22,6 +22,8 @@ std::string error_name(const api::OpenerFunctions&, int status) { return "opener
 
 namespace {
 
+using test::refusal_of;
+
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::EndsWith;
@@ -57,9 +59,9 @@ TEST(Libraries, AreFoundInFoldersWithWhatTheyNeed) {
   ASSERT_TRUE(api.varve_words);
   EXPECT_STREQ(api.varve_words(), "words");
   EXPECT_FALSE(api.varve_newer);
-  EXPECT_THAT(test::refusal_of([&] { api.call(api.varve_opener, 0); }),
+  EXPECT_THAT(refusal_of([&] { api.call(api.varve_opener, 0); }),
               AllOf(StartsWith("varve_opener returned opener error 42"), HasSubstr(library.path())));
-  EXPECT_THAT(test::refusal_of([&] { Api<api::MissingFunctions>{library}; }),
+  EXPECT_THAT(refusal_of([&] { Api<api::MissingFunctions>{library}; }),
               AllOf(StartsWith(library.path()), HasSubstr("varve_missing")));
 }
 
@@ -67,7 +69,7 @@ TEST(Libraries, ThatAreNotThereAreSkipped) {
   const LibraryFolders folders({"/nowhere"});
   EXPECT_EQ(Library::find({"libvarve_none.so.2", "libvarve_none.so.1"}, folders), std::nullopt);
   EXPECT_THROW(Library::open({"libvarve_none.so.2", "libvarve_none.so.1"}, folders), Skip);
-  EXPECT_THAT(test::refusal_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 Library::open({"libvarve_none.so.2", "libvarve_none.so.1"}, folders);
               }),
               StartsWith("libvarve_none.so.2, libvarve_none.so.1: not found"));
@@ -79,7 +81,7 @@ TEST(Libraries, ThatAreNoLibrariesAreErrorsAndNotSkipped) {
       << "not an ELF file, and longer than its header would be: ................................";
   const LibraryFolders folders({dir.path().string()});
   EXPECT_THROW(Library::find({"libvarve_broken.so.1"}, folders), LoadError);
-  EXPECT_THAT(test::refusal_of([&] { Library::find({"libvarve_broken.so.1"}, folders); }),
+  EXPECT_THAT(refusal_of([&] { Library::find({"libvarve_broken.so.1"}, folders); }),
               AllOf(StartsWith(dir.path().string()), EndsWith("invalid ELF header")));
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/probe/step.h"
+#include "testing/refusal.h"
 
 namespace varve::gpu::probe {
 namespace {
@@ -17,12 +18,7 @@ using ::testing::StartsWith;
 using Arguments = std::vector<std::string>;
 
 std::string complaint(const Arguments& arguments) {
-  try {
-    parse_words(arguments);
-  } catch (const WrongUsage& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of<WrongUsage>([&] { parse_words(arguments); });
 }
 
 TEST(ProbeWordsTest, AStepAloneLeavesEverythingAsTheStepHasIt) {

@@ -19,7 +19,6 @@ using nlohmann::json;
 
 constexpr std::string_view kAnnotationPrefix = "io.github.containers.zstd-chunked.";
 constexpr std::uint64_t kManifestType = 1;  // "CRFS-compatible"
-constexpr std::string_view kFooterMagic = "GNUlInUx";
 constexpr std::size_t kModeOffset = 100, kMagicOffset = 257, kGnuAccessTime = 345, kGnuChangeTime = 357;
 constexpr std::int64_t kLastYear = 253'402'300'799;  // 9999-12-31: what RFC 3339 can say
 constexpr std::string_view kPlainAclPrefix = "system.posix_acl_";
@@ -190,9 +189,9 @@ ChunkedTable::Tail ChunkedTable::finish(ByteView rest, std::uint64_t offset) {
   append(tail.bytes, split);
   const std::array<std::uint64_t, 7> footer{toc_offset,   toc.size(),   toc_.content_bytes(),  kManifestType,
                                             split_offset, split.size(), split_.content_bytes()};
-  append_skippable_header(tail.bytes, sizeof footer + kFooterMagic.size());
+  append_skippable_header(tail.bytes, sizeof footer + codec::kZstdChunkedMagic.size());
   for (const auto value : footer) append_le(tail.bytes, value);
-  append(tail.bytes, as_bytes(kFooterMagic));
+  append(tail.bytes, as_bytes(codec::kZstdChunkedMagic));
 
   const auto key = [](std::string_view name) { return std::string(kAnnotationPrefix) + std::string(name); };
   tail.annotations[key("manifest-checksum")] = digest_of(toc).to_string();

@@ -1,4 +1,4 @@
-"""The ELF files of folders. To open each file of a machine takes a minute where nothing of it is in memory: what is neither executable nor named as a library is passed over."""
+"""The ELF files of folders. To open each file of a machine takes a minute where nothing of it is in memory: what is neither executable nor named as such a file is passed over."""
 import os, stat
 
 
@@ -12,7 +12,7 @@ def elf_files(folders, most_bytes=None, any_name=False):
                 path = os.path.join(parent, name)
                 try:
                     status = os.lstat(path)
-                    if not stat.S_ISREG(status.st_mode) or not (any_name or ".so" in name or status.st_mode & 0o111) or "\n" in path:
+                    if not stat.S_ISREG(status.st_mode) or not (any_name or ".so" in name or name.endswith((".o", ".ko", ".debug")) or status.st_mode & 0o111) or "\n" in path:
                         continue
                     if (status.st_dev, status.st_ino) in seen or (most_bytes and total + status.st_size > most_bytes):
                         continue

@@ -36,11 +36,6 @@ struct TarHeader {
 
 bool is_zero_block(ByteView block);
 
-// Content is filled up with so many zeros to a whole block.
-constexpr std::size_t padding_of(std::uint64_t content_bytes) {
-  return std::size_t((kTarBlock - content_bytes % kTarBlock) % kTarBlock);
-}
-
 // `block` is kTarBlock long. Throws CorruptData for a wrong checksum or a field that is no number.
 TarHeader parse_tar_header(ByteView block, const TarPlace& place);
 
