@@ -11,7 +11,7 @@ from endurance_load import Mounts, Openers, Pulls, Writers  # noqa: E402
 from endurance_readers import DEAD, read_whole, RECORD, State  # noqa: E402
 from images import image_with_many_names, layouts, noise_image, Tar  # noqa: E402
 from machine import expect, Machine, mount_lines, wait_for  # noqa: E402
-from program import is_running, modes, need_fuse, need_root, need_tools, work_folder  # noqa: E402
+from program import children_of, is_running, modes, need_fuse, need_root, need_tools, open_files, work_folder  # noqa: E402
 from tiny_image import make_image, TOOLS  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -67,11 +67,7 @@ def fails_or_is_right(file, truth):
 
 def descriptors(pid):
     """How many of each kind. A file of the store counts as such, and the number of the process itself is no difference."""
-    kinds = collections.Counter()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            kinds[re.sub(r"/store/.*|:\[\d+\]|(?<=/proc/)\d+", "", os.readlink(f"/proc/{pid}/fd/{fd}"))] += 1
-    return kinds
+    return collections.Counter(re.sub(r"/store/.*|:\[\d+\]|(?<=/proc/)\d+", "", file) for file in open_files(pid))
 
 
 def status_kb(pid, field):
@@ -150,8 +146,7 @@ class World:
     def kill_the_daemon_as_it_takes_over(self):
         daemon, keeper = self.who()
         os.kill(daemon, signal.SIGKILL)
-        children = Path(f"/proc/{keeper}/task/{keeper}/children")
-        successor = wait_for("a daemon that begins", lambda: [int(pid) for pid in children.read_text().split() if int(pid) != daemon], every=0.001)[0]
+        successor = wait_for("a daemon that begins", lambda: [pid for pid in children_of(keeper) if pid != daemon], every=0.001)[0]
         time.sleep(self.rng.uniform(0, 0.1))
         with contextlib.suppress(ProcessLookupError):  # the one before was still dying, and the keeper begins another
             os.kill(successor, signal.SIGKILL)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a start is about to read is in the page cache before it is asked for, as the kernel tells it (mincore(2)); and nothing of that is in the way of an unmount, a daemon's
 end, a crash or a second start."""
-import contextlib, os, signal, sys, time
+import os, signal, sys, time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -9,6 +9,7 @@ sys.path[:0] = [str(REPOSITORY / "tests/prune"), str(REPOSITORY / "bench")]
 from images import Images, expect  # noqa: E402
 from machine import wait_for  # noqa: E402
 from touched import pages_of  # noqa: E402
+from program import children_of  # noqa: E402
 import program, test_learn  # noqa: E402
 
 COMPILED = f"cpython-{sys.version_info.major}{sys.version_info.minor}.pyc"
@@ -35,14 +36,6 @@ def wait_for_pages(varve, what, path):
         wait_for(what, lambda: all(cached(path)))
     except AssertionError as late:
         raise AssertionError(f"{late}: of {path} there are {cached(path)}\n{(varve.root / 'daemon.log').read_text()[-3000:]}") from None
-
-
-def children_of(pid):
-    children = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
-            children += (task / "children").read_text().split()
-    return children
 
 
 def a_start_finds_its_pages(varve, image, mode):

@@ -5,7 +5,7 @@ from pathlib import Path
 import layouts
 from images import image_with_many_names, Source
 from machine import expect, keeper_pid, Machine, mount_lines, wait_for
-from program import end_all_in, is_running, modes, need_fuse, need_root, processes_of, Varve, work_folder
+from program import children_of, end_all_in, is_running, modes, need_fuse, need_root, processes_of, Varve, work_folder
 from tars import Tar
 
 KILLS = 10
@@ -278,12 +278,8 @@ def reader_killed_while_it_waits(source, path):
 
 def waits_to_unmount(daemon):
     """Whether a thread or a child of the daemon waits in the kernel for an unmount."""
-    for thread in Path(f"/proc/{daemon}/task").glob("*"):
-        with contextlib.suppress(OSError):
-            for task in (thread, *(Path(f"/proc/{child}") for child in (thread / "children").read_text().split())):
-                if call_of(task)[:1] == [UMOUNT2]:
-                    return True
-    return False
+    tasks = [*Path(f"/proc/{daemon}/task").glob("*"), *(Path(f"/proc/{child}") for child in children_of(daemon))]
+    return any(call_of(task)[:1] == [UMOUNT2] for task in tasks)
 
 
 def others_of(varve):

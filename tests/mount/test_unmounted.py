@@ -4,7 +4,7 @@ import json, os, random, socket, subprocess, sys
 
 import layouts
 from machine import expect, Machine, wait_for
-from program import modes, need_fuse, need_root, work_folder
+from program import modes, need_fuse, need_root, open_files, work_folder
 from tars import Tar
 
 VERSIONS = 8
@@ -30,8 +30,7 @@ def holds(varve):
 
 
 def open_in_store(varve):
-    folder = f"/proc/{varve.daemon_pid()}/fd"
-    return [file for file in (os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)) if "/store/" in file and not file.endswith("/lock")]
+    return [file for file in open_files(varve.daemon_pid()) if "/store/" in file and not file.endswith("/lock")]
 
 
 def mounted(varve, image, mode, name):

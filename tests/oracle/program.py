@@ -107,6 +107,22 @@ def is_running(pid):
         return False
 
 
+def open_files(pid):
+    """Where the descriptors of a process lead; one that is closed meanwhile is left out."""
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(f"/proc/{pid}/fd/{fd}")
+
+
+def children_of(pid):
+    """Processes that its threads started; those of a thread that ends meanwhile are left out, and a process that has ended has none."""
+    children = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children += map(int, (task / "children").read_text().split())
+    return children
+
+
 def has_user_namespaces(uid=65534):
     """Whether the kernel lets plain users make them: not in a chroot, and not where a setting says so."""
     child = os.fork()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """`varve run` at a terminal, started by a shell: keys and output go through, and the shell gets its terminal back as it was, also when Varve is killed. Each runtime, as root."""
 import os, pty, select, shutil, signal, time
-from pathlib import Path
 
 from tiny_image import TOOLS, expect, needed_files
 import program  # noqa: E402  tiny_image says where it lies
@@ -33,7 +32,7 @@ class Shell:
         os.write(self.terminal, text.encode())
 
     def child(self):
-        return int(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()[0])
+        return program.children_of(self.pid)[0]
 
     def __enter__(self):
         return self

@@ -3,6 +3,7 @@ import contextlib, http.client, json, os, signal, socket, subprocess, sys, time,
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+from program import children_of  # noqa: E402
 from test_export import free_port  # noqa: E402
 
 SECRET = "Bearer of-the-test"
@@ -102,10 +103,9 @@ class Webhook:
     def children(self):
         """Commands that it runs: (process, words)."""
         found = []
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+        for pid in children_of(self.process.pid):
             with contextlib.suppress(OSError):
-                for pid in (task / "children").read_text().split():
-                    found.append((int(pid), Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")))
+                found.append((pid, Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")))
         return found
 
 
