@@ -11,6 +11,7 @@
 #include "core/base/abandoned_files.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
+#include "core/base/late_sync.h"
 
 namespace varve {
 namespace {
@@ -159,6 +160,9 @@ std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::
   }
 }
 
+// Some file systems refuse it on folders; the name is there all the same.
+void sync_folder(const std::filesystem::path& folder) { ::fsync(open_file(folder, O_RDONLY | O_DIRECTORY).get()); }
+
 AtomicFile::AtomicFile(std::filesystem::path final_path, mode_t mode) : final_path_(std::move(final_path)) {
   const auto folder = folder_of(final_path_);
   // A file without a name gets one through /proc.
@@ -179,6 +183,17 @@ void AtomicFile::commit(std::filesystem::path final_path) {
 
 void AtomicFile::commit() {
   if (::fsync(fd_.get()) != 0) fail_errno("write {}", final_path_.string());
+  take_name();
+  fd_.reset();
+  sync_folder(folder_of(final_path_));
+}
+
+void AtomicFile::commit(LateSync& later) {
+  take_name();
+  later.add(std::move(fd_), final_path_);
+}
+
+void AtomicFile::take_name() {
   if (temporary_path_.empty()) {
     const auto self = fmt::format("/proc/self/fd/{}", fd_.get());
     if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, final_path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
@@ -195,9 +210,6 @@ void AtomicFile::commit() {
     if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) fail_errno("write {}", final_path_.string());
     temporary_path_.clear();
   }
-  fd_.reset();
-  // Some file systems refuse it on folders; the name is there all the same.
-  ::fsync(open_file(folder_of(final_path_), O_RDONLY | O_DIRECTORY).get());
 }
 
 std::uint64_t remove_abandoned_files(const std::filesystem::path& final_path) {

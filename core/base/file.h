@@ -22,12 +22,17 @@ void pread_exactly(int fd, std::uint64_t offset, std::span<std::byte> into, std:
 void pwrite_all(int fd, std::uint64_t offset, ByteView bytes, std::string_view what);
 void write_all(int fd, ByteView bytes, std::string_view what);
 
+class LateSync;
+
 inline constexpr std::uint64_t kMostReadBytes = std::uint64_t(1) << 32;  // where no smaller limit is known
 
 // Throws Unsupported if the file is larger than `limit_bytes`; takes no more memory than that to find out.
 Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = kMostReadBytes);
 // Absent when there is no such file.
 std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = kMostReadBytes);
+
+// Brings the names in a folder to disk, where its file system can.
+void sync_folder(const std::filesystem::path& folder);
 
 // A file that appears under its final name whole and synced, or not at all. It has no name (O_TMPFILE) until it is
 // complete, so nothing is left behind when the process is killed; where the file system cannot do that, it is written
@@ -44,10 +49,15 @@ class AtomicFile {
   void write(ByteView bytes) { write_all(fd_.get(), bytes, final_path_.string()); }
   // What was there before is replaced.
   void commit();
+  // The same, but the disk is not waited for: until it is synced, a power loss may leave it absent, empty or torn. For
+  // what is checked against a digest whenever it is read.
+  void commit(LateSync& later);
   // The same under another name in the same folder, which was not known before.
   void commit(std::filesystem::path final_path);
 
  private:
+  void take_name();
+
   std::filesystem::path final_path_;
   std::filesystem::path temporary_path_;  // "" while the file has no name
   UniqueFd fd_;

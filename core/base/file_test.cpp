@@ -8,6 +8,7 @@
 
 #include "core/base/abandoned_files.h"
 #include "core/base/errors.h"
+#include "core/base/late_sync.h"
 #include "core/base/mapped_file.h"
 #include "testing/temp_dir.h"
 
@@ -33,6 +34,33 @@ TEST_F(FileTest, AtomicFileIsInvisibleUntilCommitted) {
   write_file_atomically(dir_ / "name", as_bytes("whole"));
   EXPECT_EQ(as_text(read_file(dir_ / "name")), "whole");
   EXPECT_EQ(files_in_dir(), 1u);
+}
+
+TEST_F(FileTest, AFileThatIsSyncedLaterHasItsNameAtOnce) {
+  LateSync later;
+  for (const auto* content : {"first", "second"}) {
+    AtomicFile file(dir_ / "name");
+    file.write(as_bytes(content));
+    file.commit(later);
+    EXPECT_EQ(as_text(read_file(dir_ / "name")), content);
+  }
+  later.wait();
+  EXPECT_EQ(as_text(read_file(dir_ / "name")), "second");
+  EXPECT_EQ(files_in_dir(), 1u);
+  later.wait();  // nothing was added since
+}
+
+TEST_F(FileTest, AFolderThatGoesBeforeItIsSyncedIsNoMatter) {
+  LateSync later;
+  for (int i = 0; i < 100; ++i) {
+    const auto folder = dir_ / ("folder" + std::to_string(i));
+    std::filesystem::create_directory(folder);
+    AtomicFile file(folder / "name");
+    file.commit(later);
+    std::filesystem::remove_all(folder);
+  }
+  later.wait();
+  EXPECT_EQ(files_in_dir(), 0u);
 }
 
 TEST_F(FileTest, AFailureNamesTheFileThatWasAskedFor) {

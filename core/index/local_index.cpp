@@ -153,16 +153,14 @@ std::optional<ChosenIndex> find_choice(LocalIndex& local, const oci::Image& imag
 }
 
 // What is only offered is believed as first seen; whoever looks at the log learns when that changes.
-void note_use(LocalIndex& local, const oci::Image& image, const LoadedIndex& index, bool other_notes_only) {
-  if (index.judgement.vouched) return;
-  const auto repository = image.repository->name();
-  const auto& digest = index.blobs.manifest.digest;
-  const auto first = local.origins().first_used(repository, image.digest());
-  if (first == digest) return;
+void note_use(LocalIndex& local, const std::string& repository, const Digest& image, const Digest& index,
+              bool other_notes_only) {
+  const auto first = local.origins().first_used(repository, image);
+  if (first == index) return;
   if (first && !other_notes_only)
     log::warn("{}: the index of image {} was {} and is now {}; no key that counts has signed it", repository,
-              image.digest().to_string(), first->to_string(), digest.to_string());
-  local.origins().note_used(repository, image.digest(), digest);
+              image.to_string(), first->to_string(), index.to_string());
+  local.origins().note_used(repository, image, index);
 }
 
 }  // namespace
@@ -191,7 +189,7 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
 LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings) : root_(std::move(root)) {
   make_private_folder(root_ / kTreesFolder);
   make_private_folder(root_ / kLayoutFolder);
-  layout_ = oci::create_layout(root_ / kLayoutFolder);
+  layout_ = oci::create_layout(root_ / kLayoutFolder, std::make_shared<LateSync>());
   origins_ = std::make_shared<trust::OriginRecords>(root_ / kOriginsFolder);
   judge_ = std::make_shared<const trust::Judge>(settings, trust::make_signature_checker(settings));
 }
@@ -266,7 +264,7 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   const auto packed = blob(index.tree, source, kMaxTreeBlobBytes);
   AtomicFile file(path);
   unpack_tree(packed, index.tree_bytes, what_of(index.tree), file);
-  file.commit();
+  file.commit(*trees_);
   return path;
 }
 
@@ -366,21 +364,23 @@ std::uint64_t limit_of(const ImageIndexBlobs& index, const oci::Descriptor& blob
   return kMaxMapBlobBytes;
 }
 
-// What of the first load is not here, all of it at once: one after the other each would cost a round trip. Returns its
-// bytes.
-std::uint64_t fetch_first_load(LocalIndex& local, const LoadedIndex& index, EarlyBlobs* early) {
-  auto wanted = index.blobs.first_load();
+// What of the first load is not here, the largest first.
+std::vector<oci::Descriptor> first_load_to_fetch(LocalIndex& local, const ImageIndexBlobs& index) {
+  auto wanted = index.first_load();
   std::erase_if(wanted, [&](const oci::Descriptor& blob) { return local.repository().has_blob(blob); });
   std::ranges::stable_sort(wanted, std::greater(), &oci::Descriptor::size);
-  std::uint64_t bytes = 0;
-  for (const auto& blob : wanted) bytes += blob.size;
+  return wanted;
+}
+
+// All of it at once: one after the other each would cost a round trip.
+void fetch_first_load(LocalIndex& local, const LoadedIndex& index, const std::vector<oci::Descriptor>& wanted,
+                      EarlyBlobs* early) {
   parallel_for(wanted.size(), kBlobsAtOnce, CancelFlag(), [&](std::size_t i, const CancelFlag&) {
     if (const auto here = early == nullptr ? std::nullopt : early->take(wanted[i]))
       oci::put_bytes(local.repository(), *here, wanted[i].media_type);
     else
       local.blob(wanted[i], *index.source, limit_of(index.blobs, wanted[i]));
   });
-  return bytes;
 }
 
 // What the manifest does not name a registry may collect.
@@ -404,15 +404,24 @@ void open_tree(LocalIndex& local, LoadedIndex& index) {
 // `source`: who offers it; null if it is here.
 LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen,
                         std::shared_ptr<oci::Repository> source, EarlyBlobs* early) {
-  const bool is_here = source == nullptr;
   LoadedIndex index;
+  const bool is_here = source == nullptr;
   index.source = is_here ? source_of_kept(local, image, chosen.found.blobs.manifest.digest) : std::move(source);
   index.blobs = std::move(chosen.found.blobs);
   index.judgement = std::move(chosen.judgement);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
-  index.loaded_bytes += fetch_first_load(local, index, early);
-  // Beside the rest, as it takes as long as all of that.
-  auto tree = std::async(std::launch::async, [&] { open_tree(local, index); });
+  auto wanted = first_load_to_fetch(local, index.blobs);
+  for (const auto& blob : wanted) index.loaded_bytes += blob.size;
+  // The tree beside the rest, as it takes as long as all of that.
+  const auto is_rest = [&](const oci::Descriptor& blob) { return blob.digest != index.blobs.tree.digest; };
+  const auto rest = std::ranges::stable_partition(wanted, is_rest);
+  const std::vector<oci::Descriptor> tree_to_fetch(rest.begin(), rest.end());
+  wanted.erase(rest.begin(), rest.end());
+  auto tree = std::async(std::launch::async, [&] {
+    fetch_first_load(local, index, tree_to_fetch, early);
+    open_tree(local, index);
+  });
+  fetch_first_load(local, index, wanted, early);
 
   std::map<Digest, std::shared_ptr<const LayerMap>> maps;  // an image may name a layer twice
   for (std::size_t layer = 0; layer < index.blobs.layers.size(); ++layer) {
@@ -458,15 +467,14 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     check_devices(index, image);
   }
   keep_windows(local, image, index);
-  if (!is_here) {
-    // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the
-    // index.
-    const auto& document = chosen.found.document;
-    oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
-    local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
-    local.origins().note_repository(document.descriptor.digest, index.source->name());
-  }
   return index;
+}
+
+// Last, when everything it needs at first is here: from then on a mount works without the repository of the index.
+void keep_index(LocalIndex& local, const oci::Document& document, const std::string& repository) {
+  oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
+  local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
+  local.origins().note_repository(document.descriptor.digest, repository);
 }
 
 }  // namespace
@@ -485,10 +493,27 @@ ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace 
   return std::move(*choice);
 }
 
-LoadedIndex load_index(LocalIndex& local, const oci::Image& image, ChosenIndex chosen) {
-  auto index = load_chosen(local, image, std::move(chosen.index), std::move(chosen.source), chosen.early.get());
-  note_use(local, image, index, chosen.other_notes_only);
-  return index;
+IndexBeingKept load_index_first(const LocalIndex& known, const oci::Image& image, ChosenIndex chosen) {
+  auto local = known;
+  const auto document = chosen.index.found.document;
+  const bool is_here = chosen.source == nullptr;
+  IndexBeingKept loaded{
+      .index = load_chosen(local, image, std::move(chosen.index), std::move(chosen.source), chosen.early.get()),
+      .kept = {}};
+  loaded.kept =
+      std::async(std::launch::async, [=, source = loaded.index.source->name(), image = image.digest(),
+                                      repository = image.repository->name(), vouched = loaded.index.judgement.vouched,
+                                      other_notes_only = chosen.other_notes_only]() mutable {
+        if (!is_here) keep_index(local, document, source);
+        if (!vouched) note_use(local, repository, image, document.descriptor.digest, other_notes_only);
+      });
+  return loaded;
+}
+
+LoadedIndex load_index(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen) {
+  auto loaded = load_index_first(local, image, std::move(chosen));
+  loaded.kept.get();
+  return std::move(loaded.index);
 }
 
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {

@@ -2,9 +2,11 @@
 // What this machine knows: index blobs under the local root, so that a layer is indexed once and a mount works without
 // the registry.
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 
+#include "core/base/late_sync.h"
 #include "core/base/mapped_file.h"
 #include "core/index/early_blobs.h"
 #include "core/index/format/cold_ranges.h"
@@ -24,7 +26,8 @@ struct TrustedIndex {
 
 // ROOT/index is an OCI layout folder of our artifacts; ROOT/trees/HEX.erofs are decompressed trees, ready for the
 // kernel; ROOT/index-origin says where each index came from. Safe to use from any thread and by several processes at
-// once.
+// once. Nobody waits for the disk to take a tree: its digest is checked whenever it is opened, and it is unpacked again
+// where a power loss has torn it. Blobs are on disk once a manifest that was put after them is.
 class LocalIndex {
  public:
   // Creates the folders. Throws UsageError for settings that name keys which cannot be read.
@@ -62,6 +65,7 @@ class LocalIndex {
  private:
   std::filesystem::path root_;
   std::shared_ptr<oci::Repository> layout_;
+  std::shared_ptr<LateSync> trees_ = std::make_shared<LateSync>();
   std::shared_ptr<trust::OriginRecords> origins_;
   std::shared_ptr<const trust::Judge> judge_;
 };
@@ -101,7 +105,14 @@ struct ChosenIndex {
 ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 // Loads it and checks it against the image's manifest and config. Where it came from is recorded.
-LoadedIndex load_index(LocalIndex& local, const oci::Image& image, ChosenIndex chosen);
+LoadedIndex load_index(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen);
+// The same for who can go on with it while that is recorded. Nobody may be told of the image before get() of `kept`,
+// which throws what recording threw: until then a daemon that dies takes the index with it.
+struct IndexBeingKept {
+  LoadedIndex index;
+  std::future<void> kept;
+};
+IndexBeingKept load_index_first(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen);
 // Both.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 

@@ -76,7 +76,10 @@ class LocalIndexDiskTest : public testing::Test {
       }
       for (std::size_t i = 0; i < kImages; ++i) {
         put_index(local, image_of(i));
-        ASSERT_TRUE(local.find_index(image_of(i))) << "not usable any more; " << story;
+        const auto found = local.find_index(image_of(i));
+        ASSERT_TRUE(found) << "not usable any more; " << story;
+        for (const auto& blob : {found->tree, found->layers.at(0).map, found->layers.at(0).entries})
+          oci::read_whole_blob(local.repository(), blob, 1 << 20);
       }
     } catch (const std::exception& error) {
       FAIL() << error.what() << "; " << story;

@@ -134,9 +134,13 @@ void drop_entries(const std::filesystem::path& dir, const std::set<Digest>& mani
   if (dropped > 0) write_file_atomically(index, as_bytes(document.dump()));
 }
 
-LayoutRepository::LayoutRepository(std::filesystem::path dir) : dir_(std::move(dir)) { check_layout_file(dir_); }
+LayoutRepository::LayoutRepository(std::filesystem::path dir, std::shared_ptr<LateSync> later)
+    : dir_(std::move(dir)), later_(std::move(later)) {
+  check_layout_file(dir_);
+}
 
-std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem::path& dir) {
+std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem::path& dir,
+                                                           std::shared_ptr<LateSync> later) {
   std::filesystem::create_directories(dir / "blobs" / "sha256");
   // Two that make the same folder take turns, or the slower one would empty the index of the faster.
   const auto lock = lock_file(open_file(dir, O_RDONLY | O_DIRECTORY), dir);
@@ -148,7 +152,7 @@ std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem
           as_bytes(R"({"manifests":[],"mediaType":"application/vnd.oci.image.index.v1+json","schemaVersion":2})"));
     write_file_atomically(dir / "oci-layout", as_bytes(R"({"imageLayoutVersion":"1.0.0"})"));
   }
-  return std::make_shared<LayoutRepository>(dir);
+  return std::make_shared<LayoutRepository>(dir, std::move(later));
 }
 
 std::filesystem::path LayoutRepository::blob_path(const Digest& digest) const {
@@ -380,8 +384,28 @@ bool LayoutRepository::keep_if_there(const Descriptor& blob) {
   return has_blob(blob) && (::utimensat(AT_FDCWD, blob_path(blob.digest).c_str(), nullptr, 0) == 0 || errno != ENOENT);
 }
 
+// A damaged copy of the same size would pass for the right one.
+void LayoutRepository::drop_if_damaged(const Descriptor& blob) {
+  if (!has_blob(blob)) return;
+  try {
+    read_blob(blob, {.offset = 0, .length = blob.size}, [](ByteView) {});
+  } catch (const CorruptData& error) {
+    log::warn("written again: {}", error.what());
+    ::unlink(blob_path(blob.digest).c_str());
+  }
+}
+
 void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& content) {
-  if (keep_if_there(blob)) return;
+  if (later_) drop_if_damaged(blob);  // by a power loss before it was on disk
+  put_file(blob, content, later_.get());
+}
+
+void LayoutRepository::put_file(const Descriptor& blob, const ByteSource& content, LateSync* later) {
+  if (keep_if_there(blob)) {
+    // Perhaps it was put by somebody who did not wait for the disk.
+    if (later_) later_->add(open_file(blob_path(blob.digest), O_RDONLY), blob_path(blob.digest));
+    return;
+  }
   const auto what = name() + " " + blob.digest.to_string();
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");
   AtomicFile file(blob_path(blob.digest));
@@ -396,7 +420,10 @@ void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& conten
   });
   if (written != blob.size) fail<CorruptData>("put {}: {} bytes of the {} announced", what, written, blob.size);
   if (hash.finish() != blob.digest) fail<CorruptData>("put {}: the content does not match the digest", what);
-  file.commit();
+  if (later != nullptr)
+    file.commit(*later);
+  else
+    file.commit();
 }
 
 bool LayoutRepository::link_blob(LayoutRepository& source, const Descriptor& blob, const ByteSink& on_bytes) {
@@ -430,11 +457,10 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
       entry.annotations.erase(std::string(kContainerdNameAnnotation));
     }
   }
-  // A damaged copy of the same size would pass for this one. Blobs are too large to be read again each time, documents
-  // are not.
-  const auto path = blob_path(entry.digest);
-  if (has_blob(entry) && digest_of(read_file(path, kMaxManifestBytes)) != entry.digest) ::unlink(path.c_str());
-  put_blob(entry, [&](ByteRange range, const ByteSink& sink) { sink(bytes.subspan(range.offset, range.length)); });
+  drop_if_damaged(entry);  // blobs of others are too large to be read again each time, documents are not
+  put_file(
+      entry, [&](ByteRange range, const ByteSink& sink) { sink(bytes.subspan(range.offset, range.length)); }, nullptr);
+  if (later_) later_->wait();
   add_entry(entry, tag);
   return entry;
 }
@@ -482,6 +508,8 @@ std::vector<Descriptor> LayoutRepository::referrers(const Digest& subject, std::
   return found;
 }
 
-std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir) { return LayoutRepository::create(dir); }
+std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir, std::shared_ptr<LateSync> later) {
+  return LayoutRepository::create(dir, std::move(later));
+}
 
 }  // namespace varve::oci

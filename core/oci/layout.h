@@ -8,6 +8,7 @@
 
 #include "core/base/guarded.h"
 #include "core/base/json_document.h"
+#include "core/base/late_sync.h"
 #include "core/base/unique_fd.h"
 #include "core/oci/manifest.h"
 #include "core/oci/repository.h"
@@ -42,10 +43,12 @@ void drop_entries(const std::filesystem::path& dir, const std::set<Digest>& mani
 // rename while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {
  public:
-  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout.
-  explicit LayoutRepository(std::filesystem::path dir);
+  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout. With `later` put_blob()
+  // does not wait for the disk; put_manifest() does, for all blobs before it.
+  explicit LayoutRepository(std::filesystem::path dir, std::shared_ptr<LateSync> later = nullptr);
   // Makes the folder and an empty layout where there is none.
-  static std::shared_ptr<LayoutRepository> create(const std::filesystem::path& dir);
+  static std::shared_ptr<LayoutRepository> create(const std::filesystem::path& dir,
+                                                  std::shared_ptr<LateSync> later = nullptr);
 
   std::string name() const override { return "oci:" + dir_.string(); }
   bool is_local() const override { return true; }
@@ -92,9 +95,12 @@ class LayoutRepository final : public Repository {
   // Absent if the manifest is not here or cannot be read: other tools leave such entries behind.
   std::optional<Relation> relation_of(const Descriptor& manifest);
   bool may_be_image(const Descriptor& entry);
+  void drop_if_damaged(const Descriptor& blob);
+  void put_file(const Descriptor& blob, const ByteSource& content, LateSync* later);
   void add_entry(const Descriptor& entry, std::string_view tag);
 
   std::filesystem::path dir_;
+  const std::shared_ptr<LateSync> later_;
   Guarded<std::map<Digest, Relation>> relations_;
 };
 

@@ -12,6 +12,7 @@
 #include "core/base/bytes.h"
 #include "core/base/cancel.h"
 #include "core/base/digest.h"
+#include "core/base/late_sync.h"
 #include "core/oci/descriptor.h"
 #include "core/oci/known_hosts.h"
 #include "core/oci/mirror_settings.h"
@@ -168,8 +169,8 @@ struct RegistryOptions {
 // Opens what the reference names; a registry with its mirrors. Throws UsageError or NotFound for a layout folder that
 // is none, naming what is missing, and UsageError naming file and line for a file of mirrors that cannot be read.
 std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options);
-// Makes an empty OCI layout folder if there is none, then opens it.
-std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir);
+// Makes an empty OCI layout folder if there is none, then opens it (layout.h says what `later` is for).
+std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir, std::shared_ptr<LateSync> later = nullptr);
 
 // Reads a whole blob into memory, digest checked. Throws Unsupported above `limit_bytes`.
 Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes);

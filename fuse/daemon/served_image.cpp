@@ -114,8 +114,11 @@ void ServedImage::take_marks_of(const ServedImage& opened_later) {
 
 std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen,
                                                const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams) {
-  auto index = index::load_index(*local, image, std::move(chosen));
-  return std::shared_ptr<ServedImage>(new ServedImage(spec, *local, std::move(image), std::move(index), streams));
+  auto loaded = index::load_index_first(*local, image, std::move(chosen));
+  std::shared_ptr<ServedImage> served(
+      new ServedImage(spec, *local, std::move(image), std::move(loaded.index), streams));
+  loaded.kept.get();
+  return served;
 }
 
 std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,

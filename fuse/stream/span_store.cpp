@@ -85,11 +85,13 @@ void SpanStore::open_files() {
     kept_whole_ = was_mounted_since_boot();
   } else {
     // First, as it would speak of the data that comes.
-    if (std::filesystem::remove(content_presence_path())) ::fsync(open_file(dir_, O_RDONLY | O_DIRECTORY).get());
+    if (std::filesystem::remove(content_presence_path())) sync_folder(dir_);
     // Never truncated: who has mounted it reads on from the file that loses its name here.
-    std::filesystem::remove(data_path());
+    if (size > 0) {
+      std::filesystem::remove(data_path());
+      data_ = open_file(data_path(), O_RDWR | O_CREAT);
+    }
     std::filesystem::remove(mounted_path());
-    data_ = open_file(data_path(), O_RDWR | O_CREAT);
   }
   if (::ftruncate(data_.get(), off_t(data_bytes())) != 0) fail_errno("set the size of {}", data_path().string());
   if (found == Found::kSame)

@@ -106,6 +106,7 @@ class ErofsReader {
   std::vector<DeviceRun> runs_of(const Inode& inode) const;
   void add_xattr(std::uint64_t at, std::uint64_t end, const Inode& inode,
                  std::map<std::string, std::string>& xattrs) const;
+  void check_files() const;
   void check_directory(CheckState& state) const;
   void check_content(const Inode& inode, CheckState& state) const;
 
