@@ -55,6 +55,7 @@ void ScriptedRepository::close_gate(std::optional<Digest> digest) {
 void ScriptedRepository::open_gate() {
   const std::lock_guard lock(mutex_);
   gate_closed_ = false;
+  passed_tickets_ = std::max(passed_tickets_, next_ticket_);
   changed_.notify_all();
 }
 

@@ -34,6 +34,7 @@ nlohmann::json json_without_daemon(const Context& context) {
   return {{"daemon", nullptr},
           {"mounts", nlohmann::json::array()},
           {"pulls", nlohmann::json::array()},
+          {"links", nlohmann::json::array()},
           {"store", {{"bytes", bytes}, {"max_bytes", 0}}}};
 }
 

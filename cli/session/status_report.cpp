@@ -138,6 +138,12 @@ std::string pull_line(const fuse::PullStatus& pull, const ImageNames& names) {
   return line + "\n";
 }
 
+std::string link_line(const fuse::LinkStatus& link) {
+  auto line = fmt::format("link to {}: answers after {:.1f} ms", printable(link.host), link.answer_seconds * 1000);
+  if (link.bytes_per_second > 0) line += fmt::format(", {}/s", human_bytes(std::uint64_t(link.bytes_per_second)));
+  return line + "\n";
+}
+
 }  // namespace
 
 RunningSessions running_sessions(const std::filesystem::path& root) {
@@ -219,6 +225,7 @@ std::string status_text(const fuse::DaemonStatus& status, const RunningSessions&
   text += remarks(status, names);
   for (const auto& idle : status.idle) text += idle_line(idle, names);
   for (const auto& pull : status.pulls) text += pull_line(pull, names);
+  for (const auto& link : status.links) text += link_line(link);
   return text;
 }
 

@@ -103,6 +103,16 @@ TEST(StatusText, TellsOfSourcesWhereThereAreMirrors) {
   EXPECT_EQ(status_json(status, {})["mounts"][0]["sources"][0]["host"], "cache.example:8081");
 }
 
+TEST(StatusText, SaysWhatTheLinkToARegistryCanDo) {
+  fuse::DaemonStatus status;
+  status.links = {{.host = "a.example:5000", .answer_seconds = 0.0214, .bytes_per_second = 24'900'000},
+                  {.host = "b.example\x1b[2J", .answer_seconds = 0.0004}};
+  const auto text = status_text(status, {});
+  EXPECT_THAT(text, HasSubstr("link to a.example:5000: answers after 21.4 ms, 24.9 MB/s\n"));
+  EXPECT_THAT(text, HasSubstr("link to b.example\\x1b[2J: answers after 0.4 ms\n"));
+  EXPECT_EQ(status_json(status, {})["links"][0]["bytes_per_second"], 24'900'000);
+}
+
 TEST(StatusText, SaysWhatIsWaitedForSinceWhenAndHowFarAPullIs) {
   fuse::DaemonStatus status;
   status.mounts = {mount_of("a.example/nb:v1", "/a", false)};

@@ -112,6 +112,13 @@ struct DaemonProcess {
   std::int64_t keeper_pid = 0;  // of a keeper of our own
 };
 
+// What the way to a registry, its mirrors included, can do, as far as its requests have shown.
+struct LinkStatus {
+  std::string host;
+  double answer_seconds = 0;    // from a request to the first byte of its answer, at least
+  double bytes_per_second = 0;  // at most; 0: too little came to tell
+};
+
 struct StoreStatus {
   std::uint64_t bytes = 0;
   std::uint64_t max_bytes = 0;  // 0 = no limit
@@ -137,6 +144,7 @@ struct DaemonStatus {
   std::vector<MountStatus> mounts;
   std::vector<IdleMountStatus> idle;
   std::vector<PullStatus> pulls;
+  std::vector<LinkStatus> links;
   StoreStatus store;
 };
 

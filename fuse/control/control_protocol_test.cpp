@@ -148,6 +148,7 @@ TEST(ControlProtocol, StatusCrossesWhole) {
                  .waiting_seconds = 8,
                  .waiting_for = "r.example/a",
                  .error = "away"}},
+      .links = {{.host = "r.example", .answer_seconds = 0.02, .bytes_per_second = 25e6}},
       .store = {.bytes = 10, .max_bytes = 20}};
   MountStatus mount;
   mount.dir = "/m";
@@ -178,6 +179,7 @@ TEST(ControlProtocol, StatusCrossesWhole) {
             (std::map<std::string, std::uint64_t>{{"local", 4}, {"mirror", 0}, {"pack", 0}, {"registry", 0}}));
   EXPECT_EQ(arrived.mounts[0].holders, std::vector<std::int64_t>{17});
   EXPECT_EQ(arrived.store.max_bytes, 20u);
+  EXPECT_EQ(json(arrived.links), json(status.links));
   ASSERT_EQ(arrived.pulls.size(), 1u);
   EXPECT_EQ(json(arrived.pulls[0]), json(status.pulls[0]));
 }

@@ -269,6 +269,7 @@ void Daemon::start_ahead(ImageMount& mount, const MountOptions& options) {
   else if (options.prefetch && !mount.missing_at_first)
     images_.set_missing_at_first(mount, missing_bytes(mount.mounted->image().stats()));
   contents_.learn_later(mount.mounted->served());
+  write_record();
 }
 
 void Daemon::refuse_if_mounted(const fs::path& dir) {
@@ -314,7 +315,6 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   }
   note_ready(*image, watch.seconds());
   start_ahead(mount, options);
-  if (mount.fill) write_record();
   return {.dir = dir,
           .mode = mount.mounted->mode(),
           .why = mount.why,
@@ -337,7 +337,6 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
   const auto stats = stats_of(mount.mounted->image());
   note_ready(*image, watch.seconds());
   start_ahead(mount, options);
-  if (mount.fill) write_record();
   return {.dir = mount.dir,
           .mode = mount.mounted->mode(),
           .why = mount.why,
@@ -399,7 +398,11 @@ DaemonStatus Daemon::status() {
                       .mounts = {},
                       .idle = {},
                       .pulls = pulls_.list(),
+                      .links = {},
                       .store = {.bytes = streams_->store_bytes(), .max_bytes = options_.streams.store_limit.max_bytes}};
+  for (const auto& [host, speed] : streams_->links())
+    status.links.push_back(
+        {.host = host, .answer_seconds = speed.answer_seconds, .bytes_per_second = speed.bytes_per_second});
   const auto status_of = [](const fs::path& dir, const MountedImage& image, bool session) {
     return MountStatus{.dir = dir.string(),
                        .mode = image.mode(),

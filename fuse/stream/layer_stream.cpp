@@ -342,6 +342,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   }
 
   std::uint64_t store_bytes() const override { return varve::bytes_on_disk(store_dir_); }
+  std::map<std::string, LinkSpeed> links() const override { return engine_->fetcher.links(); }
 
   StreamTotals totals() const override {
     return streams_.with([this](const Streams& streams) {

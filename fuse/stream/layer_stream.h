@@ -19,6 +19,7 @@
 #include "core/index/format/layer_entries.h"
 #include "core/index/format/layer_map.h"
 #include "core/oci/repository.h"
+#include "fuse/stream/link_meter.h"
 
 namespace varve::fuse {
 
@@ -179,6 +180,8 @@ class LayerStreams {
   virtual bool somebody_waits() const = 0;
   // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
   virtual std::uint64_t store_bytes() const = 0;
+  // What the ways to the registries that were asked for bytes can do, by host; a registry's mirrors are part of it.
+  virtual std::map<std::string, LinkSpeed> links() const = 0;
   virtual StreamTotals totals() const = 0;
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<StoredLayer> stored_layers() const = 0;

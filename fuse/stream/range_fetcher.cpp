@@ -10,8 +10,9 @@
 namespace varve::fuse {
 namespace {
 
-// Background work fills the link when nobody waits. Two requests do: one is transferred while the next is asked for;
-// more would take their share of the link from the first reader that comes.
+// Background work fills the link when nobody waits: one request is transferred while the next is asked for. More are
+// made only where the next ones' answers would come too late for that; they would take their share of the link from the
+// first reader that comes.
 constexpr unsigned kBackgroundRequests = 2;
 constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand
 // Readers of an origin that sent nothing for so long do not keep the background work of others from the link.
@@ -149,6 +150,14 @@ bool RangeFetcher::idle() const {
   });
 }
 
+std::map<std::string, LinkSpeed> RangeFetcher::links() const {
+  std::map<std::string, LinkSpeed> links;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, origin] : origins_)
+    if (const auto speed = origin.link.speed(); speed.answer_seconds > 0) links.emplace(name, speed);
+  return links;
+}
+
 void RangeFetcher::stop() {
   std::vector<std::jthread> threads;
   {
@@ -254,8 +263,9 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
 }
 
 bool RangeFetcher::background_may_start(const Origin& origin) const {
-  if (origin.in_flight[int(Priority::kReader)] > 0 ||
-      origin.in_flight[int(Priority::kBackground)] >= kBackgroundRequests)
+  const auto needed = 1 + origin.link.speed().bytes_under_way() / options_.max_request_bytes;
+  const auto most = std::clamp<std::uint64_t>(needed, kBackgroundRequests, std::max(kBackgroundRequests, bulk_limit_));
+  if (origin.in_flight[int(Priority::kReader)] > 0 || origin.in_flight[int(Priority::kBackground)] >= most)
     return false;
   return std::all_of(origins_.begin(), origins_.end(), [&](const auto& entry) {
     return entry.second.in_flight[int(Priority::kReader)] == 0 || is_silent(entry.second);
@@ -317,6 +327,34 @@ void RangeFetcher::take_from_queue(Request& request) {
     queued_.erase(entry);
   }
 }
+
+// What the meter of a link is told of one request, from when it is sent until it is over. Files of this machine are no
+// link.
+class RangeFetcher::OnTheWire {
+ public:
+  OnTheWire(LinkMeter& link, const Clock& clock, bool is_local)
+      : link_(is_local ? nullptr : &link), clock_(clock), asked_(clock.now()) {
+    if (link_ != nullptr) link_->note_request(asked_);
+  }
+  ~OnTheWire() {
+    if (link_ != nullptr) link_->note_end();
+  }
+  OnTheWire(const OnTheWire&) = delete;
+  OnTheWire& operator=(const OnTheWire&) = delete;
+
+  void take(std::uint64_t bytes) {
+    if (link_ == nullptr) return;
+    const auto now = clock_.now();
+    if (!std::exchange(answered_, true)) link_->note_answer(asked_, now);
+    link_->note_bytes(bytes, now);
+  }
+
+ private:
+  LinkMeter* const link_;
+  const Clock& clock_;
+  const Clock::TimePoint asked_;
+  bool answered_ = false;
+};
 
 // Deals the bytes of one range out to its pieces, each as soon as it is whole.
 class RangeFetcher::Transfer {
@@ -383,7 +421,11 @@ void RangeFetcher::run(Request request) {
     if (!transfer->whole()) {
       request.source->count_request();
       const TimedRequest timed(options_.metrics.get(), *repository);
-      repository->read_blob(request.source->blob(), request.range, [&](ByteView bytes) { transfer->take(bytes); });
+      OnTheWire wire(request.origin->link, clock_, repository->is_local());
+      repository->read_blob(request.source->blob(), request.range, [&](ByteView bytes) {
+        wire.take(bytes.size());
+        transfer->take(bytes);
+      });
     }
     if (!transfer->whole())
       fail<TemporaryError>("{}: {} at {}: the transfer ended too early", repository->name(),

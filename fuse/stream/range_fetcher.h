@@ -23,6 +23,7 @@
 #include "core/base/clock.h"
 #include "core/oci/repository.h"
 #include "fuse/stream/layer_stream.h"
+#include "fuse/stream/link_meter.h"
 
 namespace varve::fuse {
 
@@ -111,6 +112,8 @@ class RangeFetcher {
   bool forget(const PieceSource& source, std::size_t piece);
   // True while nothing but background work is queued or on the wire.
   bool idle() const;
+  // Of each origin on a network, by its name.
+  std::map<std::string, LinkSpeed> links() const;
 
   ByteBudget& budget() { return budget_; }
   // Ends transfers at their next byte, forgets what is queued, ends the threads.
@@ -126,6 +129,7 @@ class RangeFetcher {
     unsigned in_flight[3] = {};  // requests, by Priority
     unsigned bulk_in_flight = 0;
     std::atomic<Clock::TimePoint> last_byte{Clock::TimePoint()};  // or the last request's start
+    LinkMeter link;
 
     unsigned requests() const { return in_flight[0] + in_flight[1] + in_flight[2]; }
     Ready& ready_of(const PieceSource& source) { return source.needs_no_budget() ? ready_small : ready; }
@@ -150,6 +154,7 @@ class RangeFetcher {
     std::vector<ByteBudget::Hold> holds;    // one per piece, taken when the request starts
   };
   class Transfer;
+  class OnTheWire;
 
   void start_threads();
   void work();

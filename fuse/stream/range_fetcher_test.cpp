@@ -7,6 +7,7 @@
 #include "core/base/guarded.h"
 #include "fuse/stream/attempts.h"
 #include "testing/layer_maker.h"
+#include "testing/manual_clock.h"
 #include "testing/scripted_repository.h"
 
 namespace varve::fuse {
@@ -189,6 +190,57 @@ TEST_F(RangeFetcherTest, BackgroundWaitsWhileAReaderWaits) {
   EXPECT_FALSE(fetcher_->idle());
   repository_->open_gate();
   source_->wait_for(2);
+}
+
+// Of 1,000 bytes 60 ms apart and answers after 20 ms, 333 bytes are under way: four requests of 100.
+TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
+  test::ManualClock clock;
+  const auto background_at_once = [&](RangeFetcher& fetcher, std::size_t first) {
+    const auto before = ranges().size();
+    for (std::size_t i = 0; i < 6; ++i) fetcher.want(source_, first + i * 10, Priority::kBackground);
+    repository_->wait_until_gated(2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and no more than may start
+    const auto begun = ranges().size() - before;
+    repository_->open_gate();
+    return begun;
+  };
+  const RangeFetcherOptions options{.connections = 8, .max_request_bytes = 100, .merge_gap_bytes = 0};
+  {
+    RangeFetcher knows_nothing(options, clock);
+    repository_->close_gate();
+    EXPECT_EQ(background_at_once(knows_nothing, 500), 2u);
+    source_->wait_for(6);
+    EXPECT_THAT(knows_nothing.links(), IsEmpty()) << "no time has passed";
+  }
+  RangeFetcher fetcher(options, clock);
+  repository_->close_gate();
+  for (const std::size_t piece : {0, 10}) fetcher.want(source_, piece, Priority::kReader);
+  repository_->wait_until_gated(2);
+  clock.advance(std::chrono::milliseconds(20));
+  repository_->let_through(1);
+  source_->wait_for(7);
+  clock.advance(std::chrono::milliseconds(60));
+  repository_->let_through(1);
+  source_->wait_for(8);
+  const auto link = fetcher.links().at("memory");
+  EXPECT_NEAR(link.answer_seconds, 0.020, 1e-9);
+  EXPECT_NEAR(link.bytes_per_second, 1'000 / 0.060, 1);
+  EXPECT_EQ(background_at_once(fetcher, 100), 4u);
+  source_->wait_for(14);
+}
+
+TEST_F(RangeFetcherTest, FilesOfThisMachineAreNoLink) {
+  test::ManualClock clock;
+  const auto here = std::make_shared<test::ScriptedRepository>("oci:/layout");
+  const auto source = std::make_shared<TestSource>(here, 10);
+  RangeFetcher fetcher({}, clock);
+  here->close_gate();
+  fetcher.want(source, 1, Priority::kReader);
+  here->wait_until_gated(1);
+  clock.advance(std::chrono::milliseconds(20));
+  here->open_gate();
+  source->wait_for(1);
+  EXPECT_THAT(fetcher.links(), IsEmpty());
 }
 
 TEST_F(RangeFetcherTest, MemoryInFlightIsBoundedAndOneLargePieceStillPasses) {
