@@ -157,7 +157,6 @@ HeldTree Daemon::hold(const std::string& name, const ImageSpec& spec, std::uint3
     start_ahead(mount, {});
   else
     start_prefetch(mount);
-  if (mount.fill) write_record();
   return held_tree(name, mount);
 }
 

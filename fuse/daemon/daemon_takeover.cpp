@@ -126,6 +126,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   mount->why = record.why;
   mount->shared = record.shared;
   mount->fill = record.fill;
+  mount->missing_at_first = record.missing_at_first;
   if (record.idle_since) mount->idle_since = std::min(*record.idle_since, std::chrono::steady_clock::now());
   if (record.dir.parent_path() == options_.paths.images_dir()) {
     mount->folders = {record.dir};

@@ -78,6 +78,11 @@ std::int64_t seconds_of(IdleTime time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
+std::optional<std::uint64_t> read_missing(const JsonValue& from) {
+  if (!from) return std::nullopt;
+  return from.number<std::uint64_t>();
+}
+
 std::optional<IdleTime> read_idle_since(const JsonValue& from) {
   if (!from) return std::nullopt;
   return IdleTime(std::chrono::seconds(from.number<std::uint32_t>()));
@@ -109,6 +114,7 @@ std::string encode_handover(const Handover& handover) {
             {"why", mount.why},
             {"shared", mount.shared},
             {"fill", mount.fill},
+            {"missing_at_first", mount.missing_at_first ? json(*mount.missing_at_first) : json(nullptr)},
             {"idle_since", mount.idle_since ? json(seconds_of(*mount.idle_since)) : json(nullptr)}};
   });
   document["names"] = to_list<HandoverName>(handover.names, [](const HandoverName& name) -> json {
@@ -141,6 +147,7 @@ Handover decode_handover(std::string_view text) {
                                                    .why = entry["why"].text(),
                                                    .shared = entry["shared"].flag(),
                                                    .fill = entry.maybe("fill").flag(),
+                                                   .missing_at_first = read_missing(entry.maybe("missing_at_first")),
                                                    .idle_since = read_idle_since(entry.maybe("idle_since"))};
                             }),
           .names = list_of(document["names"],

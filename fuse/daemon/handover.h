@@ -56,7 +56,8 @@ struct HandoverMount {
   std::string why;
   bool shared = false;
   bool fill = false;
-  std::optional<IdleTime> idle_since = {};  // nobody uses it
+  std::optional<std::uint64_t> missing_at_first = {};  // as ImageMount's
+  std::optional<IdleTime> idle_since = {};             // nobody uses it
 };
 
 // A folder that a user named.

@@ -42,6 +42,22 @@ TEST(Handover, TreesOfLowestLayersAndHoldsCross) {
   EXPECT_EQ(encode_handover(arrived), encode_handover(record));
 }
 
+TEST(Handover, WhatAMountLackedAtFirstCrosses) {
+  auto record = with_part_and_hold();
+  EXPECT_FALSE(decode_handover(encode_handover(record)).mounts.at(0).missing_at_first);
+  record.mounts[0].missing_at_first = 0;
+  EXPECT_EQ(decode_handover(encode_handover(record)).mounts.at(0).missing_at_first, 0u);
+  record.mounts[0].missing_at_first = 4'856'000'000;
+  EXPECT_EQ(decode_handover(encode_handover(record)).mounts.at(0).missing_at_first, 4'856'000'000u);
+  auto document = json::parse(encode_handover(record));
+  document["mounts"][0].erase("missing_at_first");  // as an earlier daemon wrote it
+  EXPECT_FALSE(decode_handover(document.dump()).mounts.at(0).missing_at_first);
+  for (const auto& wrong : {json(-1), json("1"), json(true), json::array()}) {
+    document["mounts"][0]["missing_at_first"] = wrong;
+    EXPECT_THROW(decode_handover(document.dump()), CorruptData) << wrong.dump();
+  }
+}
+
 TEST(Handover, TheRecordOfTheFormatBeforeIsRead) {
   auto document = json::parse(encode_handover(with_part_and_hold()));
   document["format"] = 4;

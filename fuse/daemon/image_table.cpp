@@ -163,6 +163,7 @@ void ImageTable::write_to(Handover& record) {
                                  .why = mount->why,
                                  .shared = mount->shared,
                                  .fill = mount->fill,
+                                 .missing_at_first = mount->missing_at_first,
                                  .idle_since = mount->idle_since});
   });
   record.names = names();

@@ -135,6 +135,16 @@ def who_reads_most_of_a_large_image_gets_the_rest(work):
             expect((place / "data/second").read_bytes() == second, f"{mode}: the second file")
         with Source(folder) as source, Machine(work) as varve:
             place = varve.work / "m"
+            varve.run("mount", "--mkdir", "--mode", mode, source.reference, place, check=True)
+            varve.mounts.append(str(place))
+            with open(place / "data/first", "rb") as file:
+                expect(file.read(100_000_000) == first[:100_000_000], f"{mode}: not half of it")
+                varve.next_daemon(varve.kill_daemon())
+                file.seek(100_000_000)
+                expect(file.read() == first[100_000_000:], f"{mode}: the rest, by the next daemon")
+            wait_for("all of the image, by who reads the rest of what its predecessor saw", lambda: is_complete(varve))
+        with Source(folder) as source, Machine(work) as varve:
+            place = varve.work / "m"
             varve.run("mount", "--no-prefetch", "--mkdir", "--mode", mode, source.reference, place, check=True)
             varve.mounts.append(str(place))
             expect((place / "data/first").read_bytes() == first, f"{mode}: the file once more")
