@@ -195,20 +195,19 @@ TEST_F(RangeFetcherTest, BackgroundWaitsWhileAReaderWaits) {
 // Of 1,000 bytes 60 ms apart and answers after 20 ms, 333 bytes are under way: four requests of 100.
 TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
   test::ManualClock clock;
-  const auto background_at_once = [&](RangeFetcher& fetcher, std::size_t first) {
+  const auto expect_background_at_once = [&](std::size_t expected, RangeFetcher& fetcher, std::size_t first) {
     const auto before = ranges().size();
     for (std::size_t i = 0; i < 6; ++i) fetcher.want(source_, first + i * 10, Priority::kBackground);
-    repository_->wait_until_gated(2);
+    repository_->wait_until_gated(expected);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and no more than may start
-    const auto begun = ranges().size() - before;
+    EXPECT_EQ(ranges().size() - before, expected);
     repository_->open_gate();
-    return begun;
   };
   const RangeFetcherOptions options{.connections = 8, .max_request_bytes = 100, .merge_gap_bytes = 0};
   {
     RangeFetcher knows_nothing(options, clock);
     repository_->close_gate();
-    EXPECT_EQ(background_at_once(knows_nothing, 500), 2u);
+    expect_background_at_once(2, knows_nothing, 500);
     source_->wait_for(6);
     EXPECT_THAT(knows_nothing.links(), IsEmpty()) << "no time has passed";
   }
@@ -225,7 +224,7 @@ TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
   const auto link = fetcher.links().at("memory");
   EXPECT_NEAR(link.answer_seconds, 0.020, 1e-9);
   EXPECT_NEAR(link.bytes_per_second, 1'000 / 0.060, 1);
-  EXPECT_EQ(background_at_once(fetcher, 100), 4u);
+  expect_background_at_once(4, fetcher, 100);
   source_->wait_for(14);
 }
 
