@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <map>
 
 #include "core/base/errors.h"
@@ -413,10 +414,10 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   auto wanted = first_load_to_fetch(local, index.blobs);
   for (const auto& blob : wanted) index.loaded_bytes += blob.size;
   // The tree beside the rest, as it takes as long as all of that.
-  const auto is_rest = [&](const oci::Descriptor& blob) { return blob.digest != index.blobs.tree.digest; };
-  const auto rest = std::ranges::stable_partition(wanted, is_rest);
-  const std::vector<oci::Descriptor> tree_to_fetch(rest.begin(), rest.end());
-  wanted.erase(rest.begin(), rest.end());
+  const auto is_tree = [&](const oci::Descriptor& blob) { return blob.digest == index.blobs.tree.digest; };
+  std::vector<oci::Descriptor> tree_to_fetch;
+  std::ranges::copy_if(wanted, std::back_inserter(tree_to_fetch), is_tree);
+  std::erase_if(wanted, is_tree);
   auto tree = std::async(std::launch::async, [&] {
     fetch_first_load(local, index, tree_to_fetch, early);
     open_tree(local, index);

@@ -392,6 +392,7 @@ void LayoutRepository::drop_if_damaged(const Descriptor& blob) {
   } catch (const CorruptData& error) {
     log::warn("written again: {}", error.what());
     ::unlink(blob_path(blob.digest).c_str());
+  } catch (const NotFound&) {  // somebody else has dropped it, or collects garbage
   }
 }
 
@@ -402,9 +403,10 @@ void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& conten
 
 void LayoutRepository::put_file(const Descriptor& blob, const ByteSource& content, LateSync* later) {
   if (keep_if_there(blob)) {
-    // Perhaps it was put by somebody who did not wait for the disk.
-    if (later_) later_->add(open_file(blob_path(blob.digest), O_RDONLY), blob_path(blob.digest));
-    return;
+    if (!later_) return;
+    // Perhaps it was put by somebody who did not wait for the disk. If it is gone again it must be sent.
+    const auto path = blob_path(blob.digest);
+    if (UniqueFd there(::open(path.c_str(), O_RDONLY | O_CLOEXEC)); there) return later_->add(std::move(there), path);
   }
   const auto what = name() + " " + blob.digest.to_string();
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");

@@ -76,9 +76,9 @@ class CleanMachine:
                                         stdin=subprocess.DEVNULL)
         end = time.monotonic() + 30
         while self.unshare.poll() is None and time.monotonic() < end:
-            children = Path(f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children").read_text().split()
+            children = program.children_of(self.unshare.pid)
             if children and Path(f"/proc/{children[0]}/root/run/ready").exists():
-                self.init = children[0]
+                self.init = str(children[0])
                 return self
             time.sleep(0.01)
         self.__exit__()
