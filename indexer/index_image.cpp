@@ -44,8 +44,9 @@ class ImageIndexer {
     collect_layers();
     if (!options_.force) reuse_layers();
     read_layers();
-    const auto tree = merge();
-    auto blobs = keep_index(tree);
+    auto blobs = keep_blobs(merge());
+    if (options_.earlier) add_seeds(blobs);
+    keep_manifest(blobs);
     index::publish_index(image_, blobs, kept(), destination_, work_.cancel);
     return report(blobs, watch.seconds());
   }
@@ -200,7 +201,7 @@ class ImageIndexer {
     return index::write_erofs(merger.finish(), tags, stream_bytes);
   }
 
-  index::ImageIndexBlobs keep_index(const index::ErofsImage& tree) {
+  index::ImageIndexBlobs keep_blobs(const index::ErofsImage& tree) {
     index::ImageIndexBlobs blobs;
     blobs.image_digest = image_.digest();
     blobs.tool = trust::this_tool();
@@ -209,16 +210,32 @@ class ImageIndexer {
     if (tree.ranges.bytes != 0)
       blobs.ranges = oci::put_bytes(kept(), index::pack_ranges(tree.ranges), index::kRangesMediaType);
     for (const auto& descriptor : image_.manifest.layers) blobs.layers.push_back(*layers_.at(descriptor.digest).blobs);
+    return blobs;
+  }
+
+  void add_seeds(index::ImageIndexBlobs& blobs) {
+    index::LoadedIndex made;
+    made.blobs = blobs;
+    made.source = std::shared_ptr<oci::Repository>(std::shared_ptr<void>(), &kept());
+    for (const auto& layer : blobs.layers)
+      made.maps.push_back(std::make_shared<const index::LayerMap>(index::LayerMap::decode(
+          local_.blob(layer.map, kept(), index::kMaxMapBlobBytes), "index blob " + layer.map.digest.to_string())));
+    const auto seeds = find_seeds(image_, made, *options_.earlier, local_, work_);
+    if (!seeds.empty()) blobs.seeds = oci::put_bytes(kept(), index::pack_seeds(seeds), index::kSeedsMediaType);
+    seeded_bytes_ = seeds.bytes();
+  }
+
+  void keep_manifest(index::ImageIndexBlobs& blobs) {
     carry_marks(blobs);
     const auto manifest = index::make_index_manifest(image_, blobs).to_json();
     blobs.manifest = kept().put_manifest(manifest, oci::kOciManifestType, kNoTag);
     if (all_vouched_) local_.origins().note_built_here(blobs.manifest.digest);
     local_.origins().note_repository(blobs.manifest.digest, destination_.name());
-    return blobs;
   }
 
   // What was marked cold stays so when the image is indexed again, and its profile stays: both are about bytes of its
-  // layers, which are the same. Packs are bytes of the image: only from who is vouched for.
+  // layers, which are the same. Packs are bytes of the image, and seeds say which they are: only from who is vouched
+  // for.
   void carry_marks(index::ImageIndexBlobs& blobs) {
     std::optional<index::ImageIndexBlobs> current;
     bool trusted = false, vouched = false;
@@ -239,6 +256,8 @@ class ImageIndexer {
       }
       source = &kept();
     }
+    // So that it is taken before one without them, which says the same otherwise.
+    if (blobs.seeds) blobs.generation = 1;
     if (!current) return;
     if (trusted && current->generation != 0) {
       if (current->cold) local_.blob(*current->cold, *source, index::kMaxColdBlobBytes);
@@ -247,6 +266,10 @@ class ImageIndexer {
       blobs.profile = current->profile;
       blobs.generation = current->generation;
       if (vouched && current->start_packs) carry_packs(blobs, *current, *source);
+      if (vouched && current->seeds && !options_.earlier) {
+        local_.blob(*current->seeds, *source, index::kMaxSeedsBlobBytes);
+        blobs.seeds = current->seeds;
+      }
     } else if (!options_.force) {
       return;
     }
@@ -274,6 +297,7 @@ class ImageIndexer {
     report.tree_bytes = blobs.tree_bytes;
     report.index_bytes = blobs.index_bytes();
     report.first_load_bytes = blobs.first_load_bytes();
+    report.seeded_bytes = seeded_bytes_;
     report.seconds = seconds;
     return report;
   }
@@ -284,6 +308,7 @@ class ImageIndexer {
   const IndexOptions& options_;
   const Work work_;
   std::map<Digest, LayerState> layers_;
+  std::uint64_t seeded_bytes_ = 0;
   bool all_vouched_ = true;  // no layer's index is only somebody else's word
 };
 

@@ -2,12 +2,14 @@
 // Makes an image randomly accessible: one streaming pass per layer, a merged tree, an artifact beside the image.
 // Nothing of the image is changed.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/work.h"
 #include "core/index/local_index.h"
 #include "core/oci/image.h"
+#include "indexer/find_seeds.h"
 
 namespace varve::indexer {
 
@@ -17,6 +19,8 @@ struct IndexOptions {
   bool reuse_foreign = false;  // also layer indexes that others made and no trusted key signed: the result is then no
                                // word of this machine's
   std::uint64_t max_stream_bytes = index::kMaxStreamBytes;  // a layer that inflates beyond it is refused
+  std::optional<EarlierVersion> earlier =
+      std::nullopt;  // whose contents the index names as seeds; absent: those that it named before
 };
 
 struct LayerReport {
@@ -36,6 +40,7 @@ struct IndexReport {
   std::uint64_t tree_bytes = 0;  // decompressed EROFS image
   std::uint64_t index_bytes = 0;
   std::uint64_t first_load_bytes = 0;
+  std::uint64_t seeded_bytes = 0;  // stream side, of new layers: what the earlier version has of them
   double seconds = 0;
 };
 

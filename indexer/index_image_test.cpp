@@ -32,6 +32,44 @@ Bytes noise_tar(std::uint32_t seed, std::size_t bytes = 700'000) {
   return to_bytes(tar.end().bytes());
 }
 
+struct TarFile {
+  std::string name;
+  Bytes content;
+};
+
+Bytes tar_of(const std::vector<TarFile>& files, std::uint64_t seconds) {
+  TarBuilder tar;
+  for (const auto& file : files) {
+    tar.header({.name = file.name, .size = file.content.size(), .mtime = codec::test::octal(seconds, 12)});
+    tar.data(file.content);
+  }
+  return to_bytes(tar.end().bytes());
+}
+
+// As Python compiles a source of that time and size (PEP 552).
+Bytes bytecode(std::uint32_t seconds, std::uint32_t source_bytes, ByteView code, std::uint32_t flags = 0) {
+  Bytes bytes = to_bytes(as_bytes(std::string_view("\xa7\r\r\n")));
+  for (const auto number : {flags, seconds, source_bytes}) append_le(bytes, number);
+  append(bytes, code);
+  return bytes;
+}
+
+// A library as an image build at that time leaves it: sources, their bytecode, and a large file.
+std::vector<TarFile> library_at(std::uint32_t seconds) {
+  std::vector<TarFile> files;
+  for (std::uint32_t i = 0; i < 30; ++i) {
+    const auto source = codec::test::text_like_bytes(50 + 97 * i, i + 1);
+    const auto code = codec::test::program_like_bytes(40 + 131 * i, i + 1);
+    const auto name = "lib/m" + std::to_string(i);
+    files.push_back({name + ".py", source});
+    files.push_back({"lib/__pycache__/m" + std::to_string(i) + ".cpython-311.pyc",
+                     i % 5 == 4 ? bytecode(0x1234, 0x5678, code, 1)  // bound to the source's hash
+                                : bytecode(seconds, std::uint32_t(source.size()), code)});
+  }
+  files.push_back({"lib/core.so", codec::test::random_bytes(2'700'000)});
+  return files;
+}
+
 class IndexImageTest : public ::testing::Test {
  protected:
   // An image of these tars, gzipped, in the scripted repository.
@@ -382,6 +420,76 @@ TEST_F(IndexImageTest, Indexes127LayersAndEmptyOnes) {
   const auto report = run(image, "root");
   EXPECT_EQ(report.layers.size(), 127u);
   EXPECT_TRUE(published(image));
+}
+
+// Every byte that the seeds name is compared with the tars.
+TEST_F(IndexImageTest, SeedsNameWhatTheEarlierVersionHas) {
+  constexpr std::uint32_t kThen = 1'700'000'000, kNow = kThen + 60;
+  const auto before = library_at(kThen);
+  const std::vector<Bytes> old_tars{tar_of(before, kThen), noise_tar(9)};
+  auto files = library_at(kNow);
+  std::uint64_t lost = 0;
+  const auto change = [&](const char* name, auto&& how) {
+    auto& content = std::ranges::find(files, name, &TarFile::name)->content;
+    how(content);
+    lost += content.size();
+  };
+  change("lib/m3.py", [](Bytes& content) { content[7] ^= std::byte(1); });
+  change("lib/__pycache__/m4.cpython-311.pyc", [](Bytes& content) { content[8] ^= std::byte(1); });  // a hash
+  change("lib/__pycache__/m5.cpython-311.pyc", [](Bytes& content) { content[20] ^= std::byte(1); });
+  change("lib/__pycache__/m6.cpython-311.pyc", [](Bytes& content) { content[12] ^= std::byte(1); });
+  change("lib/core.so", [](Bytes& content) { content[2'000'000] ^= std::byte(1); });
+  lost = lost - 2'700'000 + index::kChunkBytes;
+  files.push_back({"lib/new", codec::test::random_bytes(5000, 7)});
+  const std::size_t middle = 25;
+  const std::vector<Bytes> new_tars{tar_of({files.begin() + middle, files.end()}, kNow),
+                                    tar_of({files.begin(), files.begin() + middle}, kNow)};
+  const auto first = image_of(old_tars), second = image_of(new_tars);
+  index::LocalIndex local(folder_ / "root");
+  Progress progress;
+  const auto index = [&](const oci::Image& image, const IndexOptions& options) {
+    return index_image(image, *destination_, local, options, {progress, cancel_});
+  };
+  index(first, {});
+  auto kept = first;
+  kept.repository = destination_;
+  const auto made = index(second, {.earlier = choose_earlier(kept, local)});
+  std::uint64_t bytes = 0;
+  for (const auto& file : files) bytes += file.content.size();
+  EXPECT_EQ(made.seeded_bytes, bytes - lost - 5000);
+
+  const auto found = index::find_index(*destination_, second);
+  ASSERT_TRUE(found && found->seeds);
+  const auto seeds = index::unpack_seeds(oci::read_whole_blob(*destination_, *found->seeds, 1 << 20), "seeds");
+  ASSERT_EQ(seeds.sources.size(), 1u) << "nothing is taken of the other layer";
+  EXPECT_EQ(seeds.sources[0].layer, first.manifest.layers[0].digest);
+  std::size_t literals = 0;
+  for (const auto& layer : seeds.layers) {
+    const bool is_first = layer.layer == second.manifest.layers[0].digest;
+    auto stream = new_tars[is_first ? 0 : 1];
+    literals += layer.literals.size();
+    for (const auto& literal : layer.literals) {
+      EXPECT_EQ(load_le<std::uint32_t>(literal.bytes.data()), kNow);
+      EXPECT_EQ(load_le<std::uint32_t>(stream.data() + literal.stream_offset), kNow);
+      store_le(stream.data() + literal.stream_offset, kThen);
+    }
+    for (const auto& range : layer.ranges)
+      EXPECT_TRUE(std::ranges::equal(ByteView(stream).subspan(range.stream_range.offset, range.stream_range.length),
+                                     ByteView(old_tars[0]).subspan(range.source_offset, range.stream_range.length)))
+          << range.stream_range.offset;
+  }
+  EXPECT_EQ(literals, 30u - 6 - 2) << "but for hashes, and for two of others that changed";
+  EXPECT_EQ(index(second, {}).index, made.index) << "kept without being asked for";
+}
+
+TEST_F(IndexImageTest, SeedsRestOnNobodysWordAlone) {
+  const auto image = image_of({noise_tar(1)});
+  run(image, "owner");
+  auto kept = image;
+  kept.repository = destination_;
+  index::LocalIndex other(folder_ / "other");
+  EXPECT_THAT([&] { choose_earlier(kept, other); },
+              ThrowsMessage<trust::Untrusted>(HasSubstr("no key that counts has signed it")));
 }
 
 }  // namespace

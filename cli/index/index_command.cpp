@@ -19,6 +19,7 @@ namespace {
 struct IndexArguments {
   std::string image;
   std::string destination;
+  std::string previous;
   indexer::IndexOptions options;
   SigningOptions signing;
 };
@@ -33,10 +34,10 @@ nlohmann::json to_json(const indexer::IndexReport& report) {
                       {"spans", layer.spans},
                       {"reused", layer.reused},
                       {"seconds", layer.seconds}});
-  return {{"image", report.image.to_string()}, {"index", report.index.to_string()},
-          {"layers", std::move(layers)},       {"tree_bytes", report.tree_bytes},
-          {"index_bytes", report.index_bytes}, {"first_load_bytes", report.first_load_bytes},
-          {"seconds", report.seconds}};
+  return {{"image", report.image.to_string()},   {"index", report.index.to_string()},
+          {"layers", std::move(layers)},         {"tree_bytes", report.tree_bytes},
+          {"index_bytes", report.index_bytes},   {"first_load_bytes", report.first_load_bytes},
+          {"seeded_bytes", report.seeded_bytes}, {"seconds", report.seconds}};
 }
 
 void print_report(const indexer::IndexReport& report, std::ostream& out) {
@@ -53,6 +54,9 @@ void print_report(const indexer::IndexReport& report, std::ostream& out) {
   const double share = compressed_bytes == 0 ? 0 : 100.0 * double(report.index_bytes) / double(compressed_bytes);
   out << fmt::format("{} of index ({:.2f} % of the image), {} of it before a mount is usable; {:.1f} s\n",
                      human_bytes(report.index_bytes), share, human_bytes(report.first_load_bytes), report.seconds);
+  if (report.seeded_bytes != 0)
+    out << fmt::format("{} of its new layers are in the previous version: who has that does not fetch them\n",
+                       human_bytes(report.seeded_bytes));
 }
 
 // With --reuse-foreign the index may say what others have said, for whom nobody here vouches.
@@ -93,11 +97,14 @@ void run_index(Context& context, const IndexArguments& arguments) {
                                      : open_destination(context, arguments.image, reference).repository;
   std::optional<IndexSigner> signer;  // before the work: a passphrase is not asked for an hour later
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
+  auto options = arguments.options;
+  if (!arguments.previous.empty())
+    options.earlier = indexer::choose_earlier(context.open_image(arguments.previous), local);
   Progress progress;
   indexer::IndexReport report;
   {
     const ProgressLine line(progress, "index", context.global.quiet);
-    report = indexer::index_image(image, *destination, local, arguments.options, {progress, context.cancel});
+    report = indexer::index_image(image, *destination, local, options, {progress, context.cancel});
   }
   std::vector<SignedManifest> done;
   if (signer) done = sign_made(*signer, image, report, local, *destination);
@@ -124,6 +131,11 @@ void add_index_command(CLI::App& app, Context& context) {
           "Store the index in this layout folder or repository, not beside the image; machines find it there by "
           "--index-from DEST")
       ->type_name("DEST");
+  command
+      ->add_option("--previous", arguments->previous,
+                   "The version before, indexed here or signed: the index says what of the new layers it has, so that "
+                   "machines which ran it take that from there at once")
+      ->type_name("IMAGE");
   command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")
       ->type_name("N");
   command->add_flag("--force", arguments->options.force, "Index layers again that were indexed before");
@@ -140,6 +152,7 @@ void add_index_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve index oci:image:latest\n"
       "  varve index registry.example/team/notebook:2026-11\n"
+      "  varve index registry.example/team/notebook:2026-11 --previous registry.example/team/notebook:2026-10\n"
       "  varve index registry.example/team/notebook:2026-11 --sign ci.key\n"
       "  varve index quay.io/jupyter/base-notebook:2026-11 --to registry.example/team/indexes --sign ci.key\n\n"
       "Layers that this machine has indexed before, for this or another image, or whose index a trusted key has "

@@ -94,6 +94,42 @@ TEST_F(BelievedIndexTest, WhatIsVouchedForComesBeforeWhatIsOffered) {
   EXPECT_EQ(loaded.blobs.manifest.digest, later.digest);
 }
 
+// They say which bytes are shown, out of layers that the image does not have.
+TEST_F(BelievedIndexTest, SeedsAreNotTakenOnOthersWord) {
+  const auto ours = publish();
+  LocalIndex local(dir_ / "root");
+  load_index(local, image_);
+  local.origins().note_built_here(ours.digest);
+  auto theirs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  theirs.generation = 5;
+  theirs.seeds = repository_->add_blob(to_bytes(as_bytes(std::string_view("seeds"))));
+  publish(theirs);
+  EXPECT_EQ(load_index(local, image_, IndexPlace::kRepository).blobs.manifest.digest, ours.digest);
+}
+
+TEST_F(BelievedIndexTest, AProofByTheLayersSaysNothingOfSeeds) {
+  const auto plain = publish();
+  LocalIndex local(dir_ / "root");
+  load_index(local, image_);
+  local.origins().note_proved(plain.digest);
+  EXPECT_TRUE(load_index(local, image_).judgement.vouched);
+  auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  blobs.generation = 1;
+  blobs.seeds = repository_->add_blob(to_bytes(as_bytes(std::string_view("seeds"))));
+  const auto seeded = publish(blobs);
+  LocalIndex other(dir_ / "other");
+  other.origins().note_proved(seeded.digest);
+  other.origins().note_repository(seeded.digest, repository_->name());
+  visit_indexes(*repository_, image_, [&](const FoundIndex& index) {
+    EXPECT_FALSE(other.judge(image_, index, *repository_, true).vouched);
+    return false;
+  });
+  other.origins().note_built_here(seeded.digest);
+  const auto taken = load_index(other, image_, IndexPlace::kRepository).blobs.seeds;
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->digest, blobs.seeds->digest);
+}
+
 TEST_F(BelievedIndexTest, PinnedKeepsToWhatWasSeenFirst) {
   const auto first = publish();
   LocalIndex local(dir_ / "root", {.index = trust::IndexRule::kPinned});

@@ -201,7 +201,9 @@ trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& in
                                    bool offered_now, std::string index_from) const {
   const auto& digest = index.document.descriptor.digest;
   const auto request = trust::Request::of(image);
-  const auto origin = origins_->of(digest);
+  auto origin = origins_->of(digest);
+  // A proof looks at what an index says of its own layers, not of an earlier version's.
+  if (index.blobs.seeds) origin.proved = false;
   if (index_from.empty())
     for (const auto& name : index_from_names(image))
       if (origin.repositories.contains(name)) index_from = name;

@@ -99,6 +99,7 @@ LayerPrefix load_prefix(LocalIndex& local, const oci::Image& image, const Loaded
   index.blobs.ranges.reset();
   index.blobs.profile.reset();
   index.blobs.start_packs.reset();
+  index.blobs.seeds.reset();
   index.blobs.packs.clear();
   index.judgement = whole.judgement;
   index.source = whole.source;

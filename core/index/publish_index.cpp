@@ -36,6 +36,7 @@ void copy_index_blobs(const ImageIndexBlobs& index, SourceOf&& source_of, oci::R
   copy(index.profile);
   copy(index.start_packs);
   for (const auto& pack : index.packs) copy(pack);
+  copy(index.seeds);
 }
 
 // The manifests of layers, then the image's: what others look for last.
@@ -58,7 +59,8 @@ Digest digest_or_none(const std::optional<oci::Descriptor>& blob) { return blob 
 
 bool same_notes(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
   return digest_or_none(a.cold) == digest_or_none(b.cold) && digest_or_none(a.profile) == digest_or_none(b.profile) &&
-         digest_or_none(a.start_packs) == digest_or_none(b.start_packs);
+         digest_or_none(a.start_packs) == digest_or_none(b.start_packs) &&
+         digest_or_none(a.seeds) == digest_or_none(b.seeds);
 }
 
 bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) { return same_notes(a, b) && same_content(a, b); }

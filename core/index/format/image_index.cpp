@@ -254,6 +254,7 @@ std::uint64_t ImageIndexBlobs::index_bytes() const {
   if (profile) blobs[profile->digest] = profile->size;
   if (start_packs) blobs[start_packs->digest] = start_packs->size;
   for (const auto& pack : packs) blobs[pack.digest] = pack.size;
+  if (seeds) blobs[seeds->digest] = seeds->size;
   for (const auto& layer : layers) {
     blobs[layer.map.digest] = layer.map.size;
     blobs[layer.entries.digest] = layer.entries.size;
@@ -337,6 +338,7 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   if (blobs.profile) manifest.layers.push_back(named(*blobs.profile, kProfileMediaType));
   if (blobs.start_packs) manifest.layers.push_back(named(*blobs.start_packs, kStartPacksMediaType));
   for (const auto& pack : blobs.packs) manifest.layers.push_back(named(pack, kPackMediaType));
+  if (blobs.seeds) manifest.layers.push_back(named(*blobs.seeds, kSeedsMediaType));
   std::set<Digest> named_layers;
   for (const auto& layer : blobs.layers) {
     if (named_layers.insert(layer.layer_digest).second) add_layer_blobs(manifest.layers, layer);
@@ -386,6 +388,9 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
       blobs.start_packs = oci::bare(descriptor);
     } else if (descriptor.media_type == kPackMediaType) {
       blobs.packs.push_back(oci::bare(descriptor));
+    } else if (descriptor.media_type == kSeedsMediaType) {
+      if (blobs.seeds) fail<CorruptData>("{}: names two lists of seeds", what);
+      blobs.seeds = oci::bare(descriptor);
     } else {
       layers.add(descriptor);  // what is neither a layer's nor ours is of later versions and not needed
     }
@@ -420,7 +425,7 @@ bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
 bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
   const auto digest = [](const std::optional<oci::Descriptor>& blob) { return blob ? blob->digest : Digest(); };
   return index.tree.digest == other.tree.digest && digest(index.ranges) == digest(other.ranges) &&
-         digest(index.start_packs) == digest(other.start_packs) &&
+         digest(index.start_packs) == digest(other.start_packs) && digest(index.seeds) == digest(other.seeds) &&
          std::ranges::equal(index.layers, other.layers, [&](const LayerIndexBlobs& a, const LayerIndexBlobs& b) {
            return a.map.digest == b.map.digest && digest(a.windows) == digest(b.windows) &&
                   a.entries.digest == b.entries.digest;

@@ -30,6 +30,7 @@ inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v
 inline constexpr std::string_view kProfileMediaType = "application/vnd.varve.profile.v1";
 inline constexpr std::string_view kStartPacksMediaType = "application/vnd.varve.start-packs.v1";
 inline constexpr std::string_view kPackMediaType = "application/vnd.varve.pack.v1+zstd";  // one of those that it names
+inline constexpr std::string_view kSeedsMediaType = "application/vnd.varve.seeds.v1+zstd";
 inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
 inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";  // on map, windows, entries: the layer's digest
 inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
@@ -67,6 +68,7 @@ struct ImageIndexBlobs {
   std::optional<oci::Descriptor> profile;      // profile.h; absent: nothing is known of start-ups
   std::optional<oci::Descriptor> start_packs;  // start_packs.h; absent: nothing was learnt
   std::vector<oci::Descriptor> packs;          // that it names, by digest, each once
+  std::optional<oci::Descriptor> seeds;        // seeds.h; absent: made without an earlier version
   std::uint64_t generation =
       0;  // how often its cold marks or its profile were changed: of two indexes of one tool the later one is taken
   std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
@@ -103,7 +105,7 @@ LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest
 // comes after all that it knows: a version is only a claim.
 bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
 // True if they say the same of the image, though not of what is cold and what a start-up reads. Packs are bytes of the
-// image, so they belong to what is said of it.
+// image, and seeds say which they are, so both belong to what is said of it.
 bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
 
 // At most so many of the indexes that are listed for a subject are looked at, the preferred ones first: who may push
