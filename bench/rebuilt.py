@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""What a machine fetches of an image that was built again a minute later: the same files with new times, bytecode compiled anew.
+"""What a machine fetches of an image that was built again a minute later, the same files with new times, bytecode compiled anew; or of
+the release after (--next).
 
 Makes the second build of --image by moving all times in its layers, bytecode's included, as pip would have; then the same imports
-start on an empty machine, on one that ran the first build, and both builds are pulled. Needs root. See bench/README.md.
+start on an empty machine and on one that ran the first build, which is told what is equal by seeds (of a signed index) or by the
+entries of both, and both builds are pulled. Fetched is what the registry sent, indexes and all. Needs root. See bench/README.md.
 """
-import argparse, contextlib, gzip, io, json, os, shutil, subprocess, sys, tarfile, tempfile, threading, time
+import argparse, contextlib, io, json, os, shutil, subprocess, sys, tarfile, tempfile, threading, time
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def make_builds(image, folder):
     source = Path(source)
     entry = next(m for m in json.loads((source / "index.json").read_text())["manifests"] if m["annotations"]["org.opencontainers.image.ref.name"] == tag)
     manifest = read_json(source, entry["digest"])
-    shutil.copytree(source / "blobs", folder / "blobs")
+    shutil.copytree(source / "blobs", folder / "blobs", copy_function=os.link)
     config = read_json(source, manifest["config"]["digest"])
     layout = build.Layout(folder)
     layers, diff_ids = [], []
@@ -56,8 +58,8 @@ def make_builds(image, folder):
             rebuilt(blob, sink)
         with open(plain, "rb") as tar:
             diff_ids.append("sha256:" + build.hashlib.file_digest(tar, "sha256").hexdigest())
-        with open(plain, "rb") as tar, gzip.GzipFile(packed, "wb", 6, mtime=0) as blob:
-            shutil.copyfileobj(tar, blob, 1 << 20)
+        with open(packed, "wb") as blob:
+            subprocess.run(["pigz", "-n", "-6", "-c", plain], stdout=blob, check=True)
         layers.append(layout.take(packed, build.MEDIA + "layer.v1.tar+gzip"))
         plain.unlink()
     config["rootfs"]["diff_ids"] = diff_ids
@@ -70,20 +72,29 @@ def make_builds(image, folder):
 def registry_of(folder):
     class Served(Registry):
         layouts = {"image": folder}
+        sent = 0
+
+        def send_header(self, name, value):
+            if name == "Content-Length" and self.command == "GET":
+                Served.sent += int(value)
+            super().send_header(name, value)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Served)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"127.0.0.1:{server.server_address[1]}/image"
+        yield f"127.0.0.1:{server.server_address[1]}/image", Served
     finally:
         server.shutdown()
 
 
 @contextlib.contextmanager
-def machine(work):
+def machine(work, key=None):
     with tempfile.TemporaryDirectory(dir=work) as folder:
         varve = Varve(folder)
+        if key:
+            (varve.work / "varve.toml").write_text(f'[trust]\nkeys = ["{key.resolve()}"]\n')
+            varve.environment["VARVE_CONFIG"] = str(varve.work / "varve.toml")
         if "VARVE" in os.environ:
             varve.binary = os.path.abspath(os.environ["VARVE"])
         with varve:
@@ -96,52 +107,75 @@ def run(varve, image, code):
     return json.loads(stats.read_text())
 
 
-def wait_for_contents(varve, layers):
-    """Until the layers' contents are known: until then reads go the old way."""
-    for _ in range(600):
-        if len(list((varve.root / "store").glob("*/units"))) >= layers:
+def wait_until_told(varve):
+    """What is equal: until then reads go the old way."""
+    for _ in range(1200):
+        if "is not fetched again" in (varve.root / "daemon.log").read_text():
             return time.sleep(0.2)
         time.sleep(0.05)
-    raise SystemExit("the layers' contents are not known after 30 s")
+    raise SystemExit("what is equal is not known after 60 s")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--image", required=True, help="oci:DIR:TAG; its layers are gzip, zstd needs Python 3.14")
+    parser.add_argument("--next", metavar="TAG", help="the second is this tag of the same layout")
     parser.add_argument("--work", type=Path, default=Path("out/rebuilt"))
     parser.add_argument("--code", default="import numpy, pandas, sklearn")
+    parser.add_argument("--settle", type=float, default=2, help="seconds after a start in which what goes on behind it counts")
+    parser.add_argument("--pull", action="store_true", help="pull both builds, too")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
+    tags = ("first", "second")
     layout = options.work / "layout"
-    if not (layout / "index.json").exists():
+    if options.next:
+        folder, _, tag = options.image.removeprefix("oci:").rpartition(":")
+        layout, tags = Path(folder), (tag, options.next)
+    elif not (layout / "index.json").exists():
         shutil.rmtree(layout, ignore_errors=True)
         make_builds(options.image, layout)
+    key = options.work / "ci"
     with machine(options.work) as indexer:
-        for tag in ("first", "second"):
-            indexer.run("index", f"oci:{layout.resolve()}:{tag}", check=True)
+        indexer.environment["COSIGN_PASSWORD"] = ""
+        first, second = (f"oci:{layout.resolve()}:{tag}" for tag in tags)
+        if not key.with_suffix(".key").exists():
+            indexer.run("keygen", "-o", key.resolve(), check=True)
+        sign = ("--sign", key.with_suffix(".key").resolve(), "--bundle")
+        indexer.run("index", first, *sign, check=True, timeout=3600)
+        made = indexer.json("index", second, "--previous", first, *sign, timeout=3600)
+        content = indexer.json("image", "diff", first, second)["content"]
+        print(f"{content['bytes'] / 1e6:.1f} MB of files in the second, {content['shared_bytes'] / 1e6:.1f} of them in the first, {content['bytecode_bytes'] / 1e6:.1f} bytecode; seeds name {made['seeded_bytes'] / 1e6:.1f}")
     rows = []
-    with registry_of(layout.resolve()) as repository:
-        first, second = repository + ":first", repository + ":second"
+    with registry_of(layout.resolve()) as (repository, registry):
+        first, second = (f"{repository}:{tag}" for tag in tags)
 
-        def row(name, stats, seconds=None):
-            rows.append((name, stats["fetched_bytes"] - stats.get("loaded_bytes", 0), stats.get("copied_bytes", 0), stats.get("requests", 0), seconds if seconds is not None else stats["seconds"]))
+        @contextlib.contextmanager
+        def row(name):
+            registry.sent, started, row = 0, time.monotonic(), {}
+            yield row
+            rows.append((name, registry.sent, row.get("copied_bytes", 0), row.get("requests", 0), time.monotonic() - started))
+
+        def start(varve, image, name):
+            with row(name) as stats:
+                stats.update(run(varve, image, options.code))
+                time.sleep(options.settle)
 
         with machine(options.work) as empty:
-            row("second build, empty machine", run(empty, second, options.code))
-        with machine(options.work) as used:
-            row("first build, empty machine", run(used, first, options.code))
-            row("second build at once after it", run(used, second, options.code))
-        with machine(options.work) as used:
-            run(used, first, options.code)
-            with used.mounted(second, "auto"):
-                layers = sum(1 for _ in (used.root / "store").iterdir() if _.is_dir())
-                wait_for_contents(used, layers)
-                row("second build, mounted before", run(used, second, options.code))
-        with machine(options.work) as pulled:
-            for name, image in (("pull of the first build", first), ("pull of the second build after it", second)):
-                started = time.monotonic()
-                result = pulled.json("pull", "--wait", image)
-                row(name, result, time.monotonic() - started)
+            start(empty, second, "second build, empty machine")
+        for told, trusted in (("seeds", key.with_suffix(".pub")), ("entries", None)):
+            with machine(options.work, trusted) as used:
+                run(used, first, options.code)
+                start(used, second, f"{told}: second build after the first")
+            with machine(options.work, trusted) as used:
+                run(used, first, options.code)
+                with row(f"{told}: the same, mounted before") as stats, used.mounted(second, "auto"):
+                    wait_until_told(used)
+                    stats.update(run(used, second, options.code))
+        if options.pull:
+            with machine(options.work) as pulled:
+                for name, image in (("pull of the first build", first), ("pull of the second build after it", second)):
+                    with row(name) as stats:
+                        stats.update(pulled.json("pull", "--wait", image, timeout=3600))
     print(f"{'':36}{'fetched':>12}{'copied':>12}{'requests':>10}{'seconds':>9}")
     for name, fetched, copied, requests, seconds in rows:
         print(f"{name:36}{fetched / 1e6:9.2f} MB{copied / 1e6:9.2f} MB{requests:10}{seconds:9.2f}")

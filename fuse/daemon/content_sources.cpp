@@ -5,8 +5,10 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/index/index_sources.h"
 #include "core/index/this_index.h"
 #include "fuse/daemon/kept_images.h"
+#include "fuse/daemon/verify_streams.h"
 
 namespace varve::fuse {
 namespace {
@@ -18,6 +20,24 @@ StoredLayer name_of(const index::LayerIndexBlobs& blobs) {
 // Of 400,000 files they have 14 MB. More is not worth the daemon's memory.
 constexpr std::uint64_t kMostEntriesBytes = 64 << 20;
 
+// Who serves blobs of its index; opened anew, so that it can be cancelled.
+std::shared_ptr<oci::Repository> index_repository(const ServedImage& image, const CancelFlag& cancel) {
+  auto of = image.image();
+  of.registry = image.spec().registry;
+  of.registry.cancel = &cancel;
+  const auto& source = image.index().source;
+  if (source && source->name() != of.repository->name()) return index::repository_named(of, source->name());
+  return oci::open_repository(oci::Reference::parse(image.reference()), of.registry);
+}
+
+// A daemon that took it over from another has not judged it.
+bool is_vouched_for(index::LocalIndex& local, const ServedImage& image) {
+  if (image.index().judgement.vouched) return true;
+  const index::FoundIndex found{.blobs = image.index().blobs,
+                                .document = local.repository().manifest(image.index_digest().to_string())};
+  return local.judge(image.image(), found, local.repository(), false).vouched;
+}
+
 std::string repository_of(const std::string& reference) { return oci::Reference::parse(reference).repository_name(); }
 
 }  // namespace
@@ -25,6 +45,7 @@ std::string repository_of(const std::string& reference) { return oci::Reference:
 // A layer that is held open while it is made somebody's source.
 struct ContentSources::Source {
   StoredLayer name;
+  oci::Descriptor entries;
   std::shared_ptr<LayerStream> stream;
 };
 
@@ -32,11 +53,13 @@ ContentSources::ContentSources(const std::shared_ptr<index::LocalIndex>& local, 
                                LayerStreams& streams, std::filesystem::path root)
     : local_(local), opened_(opened), streams_(streams), root_(std::move(root)) {}
 
-void ContentSources::learn_later(const std::shared_ptr<ServedImage>& image) {
+void ContentSources::learn_later(const std::shared_ptr<ServedImage>& image, By by) {
   const std::lock_guard guard(mutex_);
   if (stopping_.cancelled()) return;
-  if (const auto learnt = find_learnt(*image); learnt != learnt_.end() && learnt->opened == opened_so_far_) return;
-  waiting_.push_back(image);
+  if (const auto learnt = find_learnt(*image);
+      learnt != learnt_.end() && learnt->opened == opened_so_far_ && learnt->by >= by)
+    return;
+  waiting_.push_back({.image = image, .by = by});
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_all();
 }
@@ -54,19 +77,20 @@ void ContentSources::stop() {
 void ContentSources::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) {
-    auto image = waiting_.front().lock();
+    auto image = waiting_.front().image.lock();
+    const auto by = waiting_.front().by;
     waiting_.pop_front();
     lock.unlock();
     const auto opened = image ? note_opened(*image) : 0;
     bool all = false;
     try {
-      all = image && learn_all(*image, stopping_);
+      all = image && learn_all(*image, by, stopping_);
     } catch (const Cancelled&) {
     }
     lock.lock();
     if (all) {
       if (const auto learnt = find_learnt(*image); learnt != learnt_.end()) learnt_.erase(learnt);
-      learnt_.push_back({.image = image, .opened = opened});
+      learnt_.push_back({.image = image, .by = by, .opened = opened});
     }
     lock.unlock();
     image.reset();  // perhaps nobody else holds it any more
@@ -128,36 +152,68 @@ bool ContentSources::know(const StoredLayer& layer, const oci::Descriptor& entri
   return streams_.knows_contents(layer);
 }
 
+// Absent if nothing of it is in the store.
+std::optional<ContentSources::Source> ContentSources::open_source(const StoredLayer& name,
+                                                                  const oci::Descriptor& entries) const {
+  if (!std::ranges::binary_search(streams_.stored_layers(), name)) return std::nullopt;
+  auto stream = open_stored_stream(streams_, name, *name.map, root_);
+  if (!stream) return std::nullopt;
+  return Source{.name = name, .entries = entries, .stream = std::move(stream)};
+}
+
 // Layers of which something is in the store, by the index that is taken for the image now.
-void ContentSources::add_layers(const ServedImage& image, const OpenedImage& related, oci::Repository& entries_from,
+void ContentSources::add_layers(const ServedImage& image, const OpenedImage& related,
                                 std::vector<Source>& sources) const {
   auto spec = image.spec();
   spec.reference = related.reference;
   spec.platform = related.platform;
   const auto index = local_->find_index(open_kept_image(local_, spec, related.image));
   if (!index) return;
-  const auto stored = streams_.stored_layers();
   for (const auto& blobs : index->layers) {
     const auto name = name_of(blobs);
-    const bool known = std::ranges::any_of(sources, [&](const Source& source) { return source.name == name; });
-    if (known || !std::ranges::binary_search(stored, name)) continue;
-    const auto map = index::find_map(root_, blobs.map.digest);
-    if (!map) continue;
-    oci::Descriptor layer;
-    layer.digest = blobs.layer_digest;
-    layer.size = map->compressed_bytes;
-    Source source{.name = name, .stream = streams_.stream(map, layer, nullptr, blobs, nullptr)};
-    if (know(name, blobs.entries, entries_from)) sources.push_back(std::move(source));
+    if (std::ranges::any_of(sources, [&](const Source& source) { return source.name == name; })) continue;
+    if (auto source = open_source(name, blobs.entries)) sources.push_back(std::move(*source));
   }
 }
 
-void ContentSources::learn(const ServedImage& image, const CancelFlag& cancel) {
+// False if none of the layers that they name is here.
+bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) const {
+  if (image.uses_seeds()) return true;
+  const auto& index = image.index();
+  if (!index.blobs.seeds || !is_vouched_for(*local_, image)) return false;
+  const auto what = "index blob " + index.blobs.seeds->digest.to_string();
+  auto seeds = index::unpack_seeds(local_->blob(*index.blobs.seeds, from, index::kMaxSeedsBlobBytes), what);
+  seeds.check(index.maps, what);
+  std::vector<std::shared_ptr<LayerStream>> streams;
+  for (const auto& source : seeds.sources) {
+    auto here = open_source({.layer = source.layer, .map = source.map, .entries = source.entries}, {});
+    streams.push_back(here ? std::move(here->stream) : nullptr);
+  }
+  const auto here = streams.size() - std::size_t(std::ranges::count(streams, nullptr));
+  if (here == 0) return false;
+  image.use_seeds(std::move(seeds), streams);
+  log::info("image {}: what {} layers of its earlier version hold here is not fetched again",
+            image.digest().to_string(), here);
+  return true;
+}
+
+// Of layers that are neither the image's own nor seeds.
+std::uint64_t ContentSources::bytes_beside(const ServedImage& image, const std::vector<Source>& sources) {
+  std::uint64_t bytes = 0;
+  for (const auto& source : sources) {
+    const bool is_own = std::ranges::find(image.layers(), source.stream) != image.layers().end();
+    if (!is_own && !image.seeds().has_source(*source.stream)) bytes += source.stream->stats().present_bytes;
+  }
+  return bytes;
+}
+
+void ContentSources::learn(const ServedImage& image, By by, const CancelFlag& cancel) {
   note_opened(image);
-  learn_all(image, cancel);
+  learn_all(image, by, cancel);
 }
 
 // False if it may come out otherwise soon.
-bool ContentSources::learn_all(const ServedImage& image, const CancelFlag& cancel) {
+bool ContentSources::learn_all(const ServedImage& image, By by, const CancelFlag& cancel) {
   const auto& layers = image.index().blobs.layers;
   std::vector<std::size_t> targets;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -166,14 +222,18 @@ bool ContentSources::learn_all(const ServedImage& image, const CancelFlag& cance
   try {
     const auto related = find_related(image, cancel);
     if (related.empty()) return true;
-    auto registry = image.spec().registry;
-    registry.cancel = &cancel;
-    const auto entries_from = oci::open_repository(oci::Reference::parse(image.reference()), registry);
+    const auto from = index_repository(image, cancel);
+    const bool seeded = by == By::kSeeds && use_seeds(image, *from);
     std::vector<Source> sources;
     for (const auto& one : related) {
       cancel.throw_if_cancelled();
-      add_layers(image, one, *entries_from, sources);
+      add_layers(image, one, sources);
     }
+    if (seeded && image.seeds().source_bytes() >= bytes_beside(image, sources)) return true;
+    std::erase_if(sources, [&](const Source& source) {
+      cancel.throw_if_cancelled();
+      return !know(source.name, source.entries, *from);
+    });
     std::vector<StoredLayer> names;
     for (const auto& source : sources) names.push_back(source.name);
     std::ranges::stable_sort(targets, std::greater(),  // the largest first
@@ -182,7 +242,7 @@ bool ContentSources::learn_all(const ServedImage& image, const CancelFlag& cance
     for (const auto target : targets) {
       cancel.throw_if_cancelled();
       const auto name = name_of(layers[target]);
-      if (know(name, layers[target].entries, *entries_from))
+      if (know(name, layers[target].entries, *from))
         streams_.set_sources(name, names);
       else
         all = false;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -29,28 +30,39 @@ class ContentSources {
                  std::filesystem::path root);
   ~ContentSources() { stop(); }
 
-  // Soon, for as long as somebody else holds the image; not again before another image is opened. Fetches the layer
-  // entries that are not here, one at a time; until then its layers are read as if nothing were here. What fails is
-  // logged, and nobody's failure.
-  void learn_later(const std::shared_ptr<ServedImage>& image);
+  // What an image is told by. kSeeds: what its index says an earlier version has, where it does and is vouched for, and
+  // that version is here; else, and where others have more, as kEntries: by the layer entries of both, which are
+  // fetched where they are not here. What comes by seeds is not recorded, so who fetches all of an image needs entries.
+  enum class By : std::uint8_t { kSeeds, kEntries };
+
+  // Soon, for as long as somebody else holds the image; not again before another image is opened. One at a time; until
+  // then its layers are read as if nothing were here. What fails is logged, and nobody's failure.
+  void learn_later(const std::shared_ptr<ServedImage>& image, By by);
   // The same in this thread. Throws Cancelled.
-  void learn(const ServedImage& image, const CancelFlag& cancel);
+  void learn(const ServedImage& image, By by, const CancelFlag& cancel);
   void stop();
 
  private:
   struct Source;
+  struct Asked {
+    std::weak_ptr<ServedImage> image;
+    By by = By::kSeeds;
+  };
   struct Learnt {
     std::weak_ptr<const ServedImage> image;
+    By by = By::kSeeds;
     std::uint64_t opened = 0;  // images that were, when it was learnt
   };
   void run(const std::stop_token& stop);
   std::vector<Learnt>::iterator find_learnt(const ServedImage& image);
   std::uint64_t note_opened(const ServedImage& image);
-  bool learn_all(const ServedImage& image, const CancelFlag& cancel);
+  bool learn_all(const ServedImage& image, By by, const CancelFlag& cancel);
   std::vector<OpenedImage> find_related(const ServedImage& image, const CancelFlag& cancel) const;
-  void add_layers(const ServedImage& image, const OpenedImage& related, oci::Repository& entries_from,
-                  std::vector<Source>& sources) const;
+  std::optional<Source> open_source(const StoredLayer& name, const oci::Descriptor& entries) const;
+  void add_layers(const ServedImage& image, const OpenedImage& related, std::vector<Source>& sources) const;
   bool know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const;
+  static std::uint64_t bytes_beside(const ServedImage& image, const std::vector<Source>& sources);
+  bool use_seeds(const ServedImage& image, oci::Repository& from) const;
 
   const std::shared_ptr<index::LocalIndex>& local_;
   const OpenedImages& opened_;
@@ -59,7 +71,7 @@ class ContentSources {
   CancelFlag stopping_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<std::weak_ptr<ServedImage>> waiting_;
+  std::deque<Asked> waiting_;
   std::vector<Learnt> learnt_;
   std::uint64_t opened_so_far_ = 0;
   std::jthread thread_;

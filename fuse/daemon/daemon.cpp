@@ -268,7 +268,7 @@ void Daemon::start_ahead(ImageMount& mount, const MountOptions& options) {
     start_fill(mount);
   else if (options.prefetch && !mount.missing_at_first)
     images_.set_missing_at_first(mount, missing_bytes(mount.mounted->image().stats()));
-  contents_.learn_later(mount.mounted->served());
+  if (!mount.fill) contents_.learn_later(mount.mounted->served(), ContentSources::By::kSeeds);
   write_record();
 }
 
@@ -288,6 +288,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   refuse_if_mounted(dir);
   const MountPoint place(dir);
   const auto [image, loaded_bytes] = open(spec);
+  if (image->index().blobs.seeds) contents_.learn_later(image, ContentSources::By::kSeeds);  // for what is read first
   Change change(*this);
   change.wait_until_unmounted(*image);
   refuse_if_stopping();
@@ -327,6 +328,7 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
                               std::vector<LeaseTable::Lease>& leases) {
   const Stopwatch watch;
   const auto [image, loaded_bytes] = open(spec);
+  if (image->index().blobs.seeds && !options.record) contents_.learn_later(image, ContentSources::By::kSeeds);
   Change change(*this);
   change.wait_until_unmounted(*image);
   refuse_if_stopping();
@@ -449,7 +451,7 @@ DaemonStatus Daemon::status() {
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work& work) {
   const auto image = open(spec, index::IndexPlace::kRepository).image;
   const auto before = image->stats();
-  contents_.learn(*image, work.cancel);
+  contents_.learn(*image, ContentSources::By::kEntries, work.cancel);
   const BackgroundPulls::What what{.index = image->index_digest(), .cold = cold};
   const BackgroundPulls::Name name{.image = image->digest(), .reference = spec.reference};
   if (wait)
@@ -519,6 +521,12 @@ VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStrea
       }
     }
     if (is_used_pack) return true;
+    // The same for who read them as those of a later version's layers.
+    for (const auto& mount : mounts)
+      for (const auto& [layer, range] : mount.image->seeds().places_of(stream, bad)) {
+        stale_pages_.note(*layer, {range}, mounts);
+        fetch_anew(*layer, range);
+      }
     stale_pages_.note(stream, bad, mounts);
     return std::ranges::any_of(mounts, [&](const MountedServed& mount) {
       return std::ranges::any_of(mount.image->layers(), [&](const auto& layer) { return layer.get() == &stream; });
@@ -533,6 +541,7 @@ VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) 
   const auto image = open(spec).image;
   auto streams = image->distinct_layers();
   if (image->packs()) std::ranges::move(image->packs()->streams(), std::back_inserter(streams));
+  std::ranges::move(image->seeds().sources(), std::back_inserter(streams));
   const auto before = image->stats();
   auto result = verify_streams(streams, work);
   result.absent_bytes = before.image_stream_bytes - std::min(before.image_stream_bytes, before.present_bytes);

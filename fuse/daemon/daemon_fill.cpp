@@ -13,6 +13,7 @@ namespace fs = std::filesystem;
 void Daemon::start_fill(ImageMount& mount) {
   images_.set_fill(mount, true);
   const auto& image = mount.mounted->served();
+  contents_.learn_later(image, ContentSources::By::kEntries);
   pulls_.start_fill({.index = image->index_digest(), .cold = false},
                     {.image = image->digest(), .reference = image->reference()}, layers_to_pull(*image, false),
                     [this] { return streams_->somebody_waits(); });

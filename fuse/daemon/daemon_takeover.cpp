@@ -84,7 +84,7 @@ void Daemon::take_over() {
       }
       served = std::move(whole);
       proofs_.watch(served);
-      contents_.learn_later(served);
+      contents_.learn_later(served, ContentSources::By::kSeeds);
     } catch (const std::exception& error) {
       log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
     }

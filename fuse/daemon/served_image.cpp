@@ -41,6 +41,7 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
   }
   mounted_devices_ = devices_;
   if (!loaded.packs.empty()) open_packs();
+  for (auto& device : mounted_devices_) device = std::make_shared<SeededFile>(std::move(device), seeds_);
   loader_ahead_ = std::make_shared<LoaderAhead>(*loaded.tree, mounted_devices_);
   for (std::uint32_t i = 0; i < mounted_devices_.size(); ++i)
     mounted_devices_[i] = std::make_shared<WatchedFile>(std::move(mounted_devices_[i]), i + 1, loader_ahead_);
@@ -52,7 +53,7 @@ ServedImage::~ServedImage() { loader_ahead_->end(); }
 
 void ServedImage::open_packs() {
   packs_ = std::make_shared<ImagePacks>(
-      index().packs, distinct_, [this](const index::StartPack& pack) { return open_pack(pack); },
+      index().packs, distinct_, seeds_, [this](const index::StartPack& pack) { return open_pack(pack); },
       [this](const index::StartPack& pack) { keep_map(pack); });
   for (auto& device : mounted_devices_) device = std::make_shared<PackedFile>(std::move(device), packs_);
 }
@@ -82,6 +83,20 @@ std::set<Digest> ServedImage::stored() const {
 void ServedImage::use_packs() const {
   if (!packs_ || packs_->is_enabled()) return;
   packs_->enable([here = stored()](const index::StartPack& pack) { return here.contains(pack.blob); });
+}
+
+// What a source has, and what is cold, is not expected to be read of the layer.
+void ServedImage::use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources) const {
+  for (const auto& layer : seeds.layers) {
+    const auto stream = stream_to_fetch(layer.layer);
+    const auto stream_bytes = stream->map().stream_bytes;
+    auto unread = cold()->of(layer.layer);
+    for (const auto& range : layer.ranges)
+      if (const auto& [offset, length] = range.stream_range; sources.at(range.source))
+        unread.push_back({.offset = offset, .length = std::min(length + kMostHeaderBytes, stream_bytes - offset)});
+    stream->note_cold(digest(), joined_ranges(std::move(unread)));
+  }
+  seeds_->use(std::move(seeds), distinct_, sources);
 }
 
 std::vector<std::shared_ptr<LayerStream>> ServedImage::streams_with_packs() const {
@@ -156,13 +171,13 @@ ImageStats ServedImage::stats() const {
   }
   sum.image_stream_bytes = layers.stream_bytes;
   sum.present_bytes = layers.present_bytes;
-  sum.copied_bytes = layers.copied_bytes;
+  sum.copied_bytes = layers.copied_bytes + seeds_->read_bytes();
   // Counters that are read one after the other, while they grow.
   const auto local = std::min(layers.local_bytes, layers.fetched_bytes);
   const auto mirror = std::min(layers.mirror_bytes, layers.fetched_bytes - local);
   sum.bytes_from["registry"] = layers.fetched_bytes - local - mirror;
   sum.bytes_from["mirror"] = mirror;
-  sum.bytes_from["local"] = local + layers.copied_bytes;
+  sum.bytes_from["local"] = local + sum.copied_bytes;
   auto all = packs_ ? packs_->stats() : StreamStats();
   if (packs_) sum.bytes_from["pack"] = all.fetched_bytes;
   all.add(layers, {});

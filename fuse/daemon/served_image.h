@@ -12,6 +12,7 @@
 #include "core/oci/image.h"
 #include "fuse/control/control_messages.h"
 #include "fuse/mount/image_packs.h"
+#include "fuse/mount/image_seeds.h"
 #include "fuse/mount/stream_file.h"
 #include "fuse/stream/layer_stream.h"
 
@@ -71,6 +72,10 @@ class ServedImage {
   // From now on starts send for their packs. Nothing if it has none.
   void use_packs() const;
   std::shared_ptr<ImagePacks> packs() const { return packs_; }  // null if it has none
+  // From now on what earlier versions have of its layers is read there. `sources` as ImageSeeds has them.
+  void use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources) const;
+  bool uses_seeds() const { return seeds_->used(); }
+  const ImageSeeds& seeds() const { return *seeds_; }
   // The layers', each once, and those of packs that the store has something of.
   std::vector<std::shared_ptr<LayerStream>> streams_with_packs() const;
   // Of one of its layers or packs; what is fetched of a pack is kept as if a start had asked for it. Null if it has
@@ -114,6 +119,7 @@ class ServedImage {
   std::vector<std::shared_ptr<StreamFile>> devices_;
   std::vector<std::shared_ptr<StreamFile>> mounted_devices_;
   LayerStreams& streams_;
+  const std::shared_ptr<ImageSeeds> seeds_ = std::make_shared<ImageSeeds>();
   std::shared_ptr<ImagePacks> packs_;
   std::shared_ptr<LoaderAhead> loader_ahead_;
 };

@@ -28,6 +28,10 @@ bool fetch_anew(LayerStream& stream, ByteRange range);
 // machine has made of the layer is taken.
 std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local);
 
+// A layer of the store by its map alone; what is missing of it is not fetched. Null if the map is not on this machine.
+// `root`: of the local index.
+std::shared_ptr<LayerStream> open_stored_stream(LayerStreams& streams, const StoredLayer& stored, const Digest& map,
+                                                const std::filesystem::path& root);
 // All layers of the store, each opened by its map alone: digests need no registry. One whose map is not on this machine
 // is left out with a warning. `root` is that of `local`.
 std::vector<std::shared_ptr<LayerStream>> open_stored_streams(LayerStreams& streams, index::LocalIndex& local,

@@ -23,8 +23,8 @@ void PackSource::note_failure(const std::exception_ptr& error) {
 }
 
 ImagePacks::ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers,
-                       OpenPack open, KeepPack keep)
-    : open_(std::move(open)), keep_(std::move(keep)) {
+                       std::shared_ptr<const ImageSeeds> seeds, OpenPack open, KeepPack keep)
+    : seeds_(std::move(seeds)), open_(std::move(open)), keep_(std::move(keep)) {
   for (const auto& digest : packs.layers) {
     const auto stream = std::ranges::find(layers, digest, [](const auto& layer) { return layer->map().layer_digest; });
     if (stream == layers.end())
@@ -243,7 +243,7 @@ bool ImagePacks::bring_next(Bringing& bringing, PiecesUnderWay& under_way) {
   const auto& spans = source.stream->map().spans;
   const auto needed = [&](std::size_t frame) {
     return bringing.group->is_read[frame] && !source.stream->is_readable(spans[frame].stream_range) &&
-           !is_in_layers(*bringing.group, spans[frame].stream_range);
+           !is_here_otherwise(*bringing.group, spans[frame].stream_range);
   };
   auto& frame = bringing.next_frame;
   while (frame < spans.size() && !needed(frame)) ++frame;
@@ -267,9 +267,9 @@ std::span<const index::PackRange> ImagePacks::Group::ranges_in(ByteRange pack_ra
   return std::span(group->pack.ranges).subspan(std::size_t(first), std::size_t(count));
 }
 
-bool ImagePacks::is_in_layers(const Group& group, ByteRange pack_range) const {
+bool ImagePacks::is_here_otherwise(const Group& group, ByteRange pack_range) const {
   return std::ranges::all_of(group.ranges_in(pack_range), [&](const index::PackRange& range) {
-    return layer_streams_[range.layer]->is_readable(range.stream_range);
+    return seeds_->is_here(*layer_streams_[range.layer], range.stream_range);
   });
 }
 

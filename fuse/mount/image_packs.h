@@ -27,6 +27,7 @@
 
 #include "core/base/guarded.h"
 #include "core/index/format/start_packs.h"
+#include "fuse/mount/image_seeds.h"
 #include "fuse/mount/stream_file.h"
 #include "fuse/stream/layer_stream.h"
 #include "fuse/stream/pieces_under_way.h"
@@ -46,9 +47,10 @@ class ImagePacks {
   // What is to be kept of it; called once, soon after, from a thread that nobody waits for. What it throws is logged.
   using KeepPack = std::function<void(const index::StartPack& pack)>;
 
-  // `layers`: of the image, each once. `packs`, which outlives this, is checked against them.
-  ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers, OpenPack open,
-             KeepPack keep);
+  // `layers`: of the image, each once. `packs`, which outlives this, is checked against them. What `seeds` has is not
+  // fetched.
+  ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers,
+             std::shared_ptr<const ImageSeeds> seeds, OpenPack open, KeepPack keep);
   ~ImagePacks();  // fetches no more
   ImagePacks(const ImagePacks&) = delete;
   ImagePacks& operator=(const ImagePacks&) = delete;
@@ -116,8 +118,9 @@ class ImagePacks {
   void bring_loop(const std::stop_token& stop);
   void keep(Bringing& bringing);
   bool bring_next(Bringing& bringing, PiecesUnderWay& under_way);
-  bool is_in_layers(const Group& group, ByteRange pack_range) const;
+  bool is_here_otherwise(const Group& group, ByteRange pack_range) const;
 
+  const std::shared_ptr<const ImageSeeds> seeds_;
   const OpenPack open_;
   const KeepPack keep_;
   std::vector<LayerStream*> layer_streams_;  // by number in the list of packs

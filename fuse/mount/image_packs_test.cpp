@@ -51,7 +51,7 @@ class ImagePacksTest : public ::testing::Test {
 
   void open(bool enabled = true) {
     images_packs_ = std::make_shared<ImagePacks>(
-        packs_, std::vector<std::shared_ptr<LayerStream>>{layer_},
+        packs_, std::vector<std::shared_ptr<LayerStream>>{layer_}, std::make_shared<ImageSeeds>(),
         [this](const index::StartPack& wanted) -> std::shared_ptr<LayerStream> {
           if (refuse_) fail<TemporaryError>("the disk is full");
           return streams_.at(wanted.blob);

@@ -5,12 +5,31 @@
 
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
+#include "core/base/log.h"
 
 namespace varve::fuse {
 namespace {
 
 std::uint64_t round_up_to_blocks(std::uint64_t bytes) {
   return (bytes + index::kTreeBlockBytes - 1) / index::kTreeBlockBytes * index::kTreeBlockBytes;
+}
+
+// False if it is not there any more, or cannot be read.
+bool read_elsewhere(const StreamPiece& piece, std::span<std::byte> into) {
+  if (piece.literal != nullptr) {
+    std::copy_n(piece.literal, piece.length, into.begin());
+    return true;
+  }
+  if (piece.seed == nullptr) return false;
+  try {
+    if (!piece.seed->stream->read_if_readable(piece.seed_offset, into)) return false;
+  } catch (const std::exception& error) {
+    log::warn("layer {}: {}; read from the image's own", piece.seed->stream->map().layer_digest.to_string(),
+              error.what());
+    return false;
+  }
+  piece.seed->read_bytes.fetch_add(piece.length, std::memory_order_relaxed);
+  return true;
 }
 
 // Waits for all pieces of one read; the last that arrives hands over the bytes.
@@ -27,8 +46,7 @@ class PendingPieces : public std::enable_shared_from_this<PendingPieces> {
     if (!covers_everything()) std::ranges::fill(bytes_, std::byte{0});
     if (pieces_.empty()) return done_(nullptr, bytes_);
     for (const auto& piece : pieces_) {
-      if (piece.literal != nullptr) {
-        std::copy_n(piece.literal, piece.length, part(piece).begin());
+      if (read_elsewhere(piece, part(piece))) {
         arrived(nullptr);
       } else if (piece.pack != nullptr) {
         piece.pack->stream->read(piece.pack_offset, part(piece),
@@ -108,6 +126,10 @@ void RangesFile::find_pieces(ByteRange wanted, std::uint64_t into, std::vector<S
     pieces.push_back({layers_[range->layer].get(), range->stream_offset + (from - range->device_offset),
                       into + (from - wanted.offset), to - from});
   }
+}
+
+bool read_if_here(const StreamPiece& piece, std::span<std::byte> into) {
+  return read_elsewhere(piece, into) || piece.stream->read_if_readable(piece.stream_offset, into);
 }
 
 void read_pieces(std::vector<StreamPiece> pieces, std::size_t size, ReadDone done) {

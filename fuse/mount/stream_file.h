@@ -24,6 +24,12 @@ struct PackSource {
   void note_failure(const std::exception_ptr& error);
 };
 
+// A layer of an earlier version of the image, that bytes of its layers can be read from.
+struct SeedStream {
+  std::shared_ptr<LayerStream> stream;
+  std::atomic<std::uint64_t> read_bytes = 0;
+};
+
 // `length` bytes at `stream_offset` of a layer stream, wanted at `into` of a buffer.
 struct StreamPiece {
   LayerStream* stream = nullptr;
@@ -32,8 +38,13 @@ struct StreamPiece {
   std::uint64_t length = 0;
   PackSource* pack = nullptr;  // not null: the same bytes are at `pack_offset` of its stream, which is asked first
   std::uint64_t pack_offset = 0;
+  SeedStream* seed = nullptr;  // not null: the same bytes are at `seed_offset` of its stream, and read if still there
+  std::uint64_t seed_offset = 0;
   const std::byte* literal = nullptr;  // not null: these are the bytes
   bool learnt = false;                 // some of it is in a pack that was triggered, wherever it is read from
+  bool between_files = false;          // most likely headers of a tar, which no file has: not worth fetching ahead
+  // It need not be fetched, though its layer may lack it.
+  bool is_elsewhere() const { return literal != nullptr || seed != nullptr; }
   bool operator==(const StreamPiece&) const = default;
 };
 
@@ -74,6 +85,9 @@ class RangesFile final : public StreamFile {
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::uint64_t size_;
 };
+
+// Reads a piece where nothing need be fetched for it, and no pack asked; else false, and `into` may hold anything.
+bool read_if_here(const StreamPiece& piece, std::span<std::byte> into);
 
 // Called once; `bytes` is valid during the call and empty if `error` is set.
 using ReadDone = std::function<void(std::exception_ptr error, ByteView bytes)>;

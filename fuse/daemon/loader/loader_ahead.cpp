@@ -31,6 +31,8 @@ constexpr std::size_t kMaxEarlyReads = 4096;
 // Stream side. A folder with more of extension modules has some that nobody loads together.
 constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
 
+bool is_worth_fetching(const StreamPiece& piece) { return !piece.is_elsewhere() && !piece.between_files; }
+
 }  // namespace
 
 // What the thread waits for.
@@ -72,7 +74,7 @@ class LoaderAhead::Work {
       ahead_.devices_.at(extent.place.device - 1)->find_pieces({extent.place.offset, extent.length}, 0, pieces);
     log::debug("a package is being imported: {} parts of it are fetched ahead", pieces.size());
     for (const auto& piece : pieces)
-      if (!piece.learnt && take_from_budget(piece.length))
+      if (!piece.learnt && is_worth_fetching(piece) && take_from_budget(piece.length))
         piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, [](const auto&) {});
   }
 
@@ -308,7 +310,9 @@ class LoaderAhead::Work {
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
       // A start that was learnt: its pack has what the loader reads.
-      if (piece.learnt || !take_from_budget(piece.length))
+      if (!is_worth_fetching(piece))
+        waiting->arrived(true);
+      else if (piece.learnt || !take_from_budget(piece.length))
         waiting->arrived(false);
       else
         piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, done);
@@ -332,7 +336,7 @@ class LoaderAhead::Work {
     Bytes bytes(in_file.length);
     for (const auto& piece : pieces_of(library.runs, ahead_.devices_, in_file)) {
       const auto into = std::span(bytes).subspan(piece.into - in_file.offset, piece.length);
-      if (!piece.stream->read_if_readable(piece.stream_offset, into)) return std::nullopt;
+      if (!read_if_here(piece, into)) return std::nullopt;
     }
     return bytes;
   }

@@ -240,10 +240,12 @@ bool StartPages::go_on(Start& start, PiecesUnderWay& frames, Reader& reader) {
   const auto& range = ranges[start.next_range++];
   auto& layer = *image_->packs()->layers()[range.layer];
   // Of another pack, where that has it too.
-  std::vector<StreamPiece> pieces;
+  std::vector<StreamPiece> of_packs, pieces;
   image_->packs()->find_pieces(
-      {.stream = &layer, .stream_offset = range.stream_range.offset, .length = range.stream_range.length}, pieces);
+      {.stream = &layer, .stream_offset = range.stream_range.offset, .length = range.stream_range.length}, of_packs);
+  for (const auto& piece : of_packs) image_->seeds().find_pieces(piece, pieces);
   for (const auto& piece : pieces) {
+    if (piece.is_elsewhere()) continue;
     const ByteRange in_pack{.offset = piece.pack_offset, .length = piece.length};
     if (piece.pack == nullptr) {
       // What a pack that failed would have had comes when it is asked for.

@@ -1,0 +1,76 @@
+#pragma once
+// Bytes of an image's layers that are here in layers of an earlier version of it: read there instead of being fetched.
+// Nothing is copied or recorded, as it is the word of this image's index that they are the same
+// (core/index/format/seeds.h): no other image that has the same layer believes it.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/base/guarded.h"
+#include "core/index/format/seeds.h"
+#include "fuse/mount/stream_file.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+
+// Less than this between files that sources have is taken for headers: it may be a small file, which is fetched when it
+// is read.
+inline constexpr std::uint64_t kMostHeaderBytes = 4096;
+
+// Of one image. Safe to use from any thread.
+class ImageSeeds {
+ public:
+  // `layers`: the image's, each once; must outlive it. `seeds` was checked against them. `sources`: in the order of the
+  // seeds' sources, null for what is not here. For the first call; later ones change nothing.
+  void use(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& layers,
+           const std::vector<std::shared_ptr<LayerStream>>& sources);
+  bool used() const { return used_.load(std::memory_order_acquire) != nullptr; }
+
+  // Appends the piece, or what it falls into: what its layer lacks and a source has is to be read there.
+  void find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces) const;
+  // All of the range is in the layer or in sources.
+  bool is_here(LayerStream& layer, ByteRange stream_range) const;
+
+  bool has_source(const LayerStream& stream) const;
+  std::vector<std::shared_ptr<LayerStream>> sources() const;  // that are here
+  // Where damaged bytes of a source belong: the layers and their ranges.
+  std::vector<std::pair<LayerStream*, ByteRange>> places_of(const LayerStream& source,
+                                                            const std::vector<ByteRange>& stream_ranges) const;
+  // Stream side: what the sources have now, and what was read from them.
+  std::uint64_t source_bytes() const;
+  std::uint64_t read_bytes() const;
+
+ private:
+  struct Layer {
+    std::vector<index::SeedRange> ranges;
+    std::vector<index::SeedLiteral> literals;
+  };
+  struct Used {
+    std::unordered_map<LayerStream*, Layer> layers;
+    std::vector<std::unique_ptr<SeedStream>> sources;  // null for what is not here
+  };
+
+  template <typename Bytes>
+  std::uint64_t sum_of(const Bytes& bytes) const;
+
+  Guarded<std::unique_ptr<const Used>> kept_;
+  std::atomic<const Used*> used_ = nullptr;
+};
+
+// A device of the tree whose bytes may come from an earlier version.
+class SeededFile final : public StreamFile {
+ public:
+  SeededFile(std::shared_ptr<StreamFile> file, std::shared_ptr<const ImageSeeds> seeds)
+      : file_(std::move(file)), seeds_(std::move(seeds)) {}
+  std::uint64_t size() const override { return file_->size(); }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override;
+
+ private:
+  std::shared_ptr<StreamFile> file_;
+  std::shared_ptr<const ImageSeeds> seeds_;
+};
+
+}  // namespace varve::fuse
