@@ -148,6 +148,7 @@ nlohmann::json to_json(const Inspection& inspection) {
     document["profile_bytes"] = inspection.profile_bytes;
     document["packs"] = inspection.packs;
     document["pack_bytes"] = inspection.pack_bytes;
+    document["seeds_bytes"] = inspection.index->seeds ? inspection.index->seeds->size : 0;
     document["tree_bytes"] = inspection.index->tree_bytes;
     document["index_bytes"] = inspection.index->index_bytes();
     document["first_load_bytes"] = inspection.index->first_load_bytes();
@@ -180,6 +181,9 @@ void print(const Inspection& inspection, std::ostream& out) {
     if (inspection.packs != 0)
       out << fmt::format("packs     {} of {}: each is fetched when the start begins that it was learnt from\n",
                          inspection.packs, human_bytes(inspection.pack_bytes));
+    if (inspection.index->seeds)
+      out << fmt::format("seeds     {}: what the version before it has of its layers is read there\n",
+                         human_bytes(inspection.index->seeds->size));
   } else {
     out << fmt::format("index     none: `varve index {}` makes one\n", printable(inspection.image.typed()));
   }

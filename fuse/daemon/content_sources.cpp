@@ -55,10 +55,7 @@ ContentSources::ContentSources(const std::shared_ptr<index::LocalIndex>& local, 
 
 void ContentSources::learn_later(const std::shared_ptr<ServedImage>& image, By by) {
   const std::lock_guard guard(mutex_);
-  if (stopping_.cancelled()) return;
-  if (const auto learnt = find_learnt(*image);
-      learnt != learnt_.end() && learnt->opened == opened_so_far_ && learnt->by >= by)
-    return;
+  if (stopping_.cancelled() || is_learnt(*image, by)) return;
   waiting_.push_back({.image = image, .by = by});
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_all();
@@ -81,18 +78,10 @@ void ContentSources::run(const std::stop_token& stop) {
     const auto by = waiting_.front().by;
     waiting_.pop_front();
     lock.unlock();
-    const auto opened = image ? note_opened(*image) : 0;
-    bool all = false;
     try {
-      all = image && learn_all(*image, by, stopping_);
+      if (image) learn(image, by, stopping_);
     } catch (const Cancelled&) {
     }
-    lock.lock();
-    if (all) {
-      if (const auto learnt = find_learnt(*image); learnt != learnt_.end()) learnt_.erase(learnt);
-      learnt_.push_back({.image = image, .by = by, .opened = opened});
-    }
-    lock.unlock();
     image.reset();  // perhaps nobody else holds it any more
     lock.lock();
   }
@@ -103,10 +92,25 @@ std::vector<ContentSources::Learnt>::iterator ContentSources::find_learnt(const 
   return std::ranges::find_if(learnt_, [&](const Learnt& one) { return one.image.lock().get() == &image; });
 }
 
-// What was learnt of others before an image came that is new here is to be learnt again: they may take something of it.
-std::uint64_t ContentSources::note_opened(const ServedImage& image) {
+bool ContentSources::is_learnt(const ServedImage& image, By by) {
+  const auto learnt = find_learnt(image);
+  return learnt != learnt_.end() && learnt->opened == opened_so_far_ && learnt->by >= by;
+}
+
+void ContentSources::learn(const std::shared_ptr<const ServedImage>& image, By by, const CancelFlag& cancel) {
+  std::uint64_t opened = 0;
+  {
+    const std::lock_guard guard(mutex_);
+    // What was learnt of others before an image came that is new here is to be learnt again: they may take something of
+    // it.
+    if (find_learnt(*image) == learnt_.end()) ++opened_so_far_;
+    opened = opened_so_far_;
+    if (is_learnt(*image, by)) return;
+  }
+  if (!learn_all(*image, by, cancel)) return;
   const std::lock_guard guard(mutex_);
-  return find_learnt(image) == learnt_.end() ? ++opened_so_far_ : opened_so_far_;
+  if (const auto learnt = find_learnt(*image); learnt != learnt_.end()) learnt_.erase(learnt);
+  learnt_.push_back({.image = image, .by = by, .opened = opened});
 }
 
 // Of one repository first, then the last used.
@@ -205,11 +209,6 @@ std::uint64_t ContentSources::bytes_beside(const ServedImage& image, const std::
     if (!is_own && !image.seeds().has_source(*source.stream)) bytes += source.stream->stats().present_bytes;
   }
   return bytes;
-}
-
-void ContentSources::learn(const ServedImage& image, By by, const CancelFlag& cancel) {
-  note_opened(image);
-  learn_all(image, by, cancel);
 }
 
 // False if it may come out otherwise soon.

@@ -39,7 +39,7 @@ class ContentSources {
   // then its layers are read as if nothing were here. What fails is logged, and nobody's failure.
   void learn_later(const std::shared_ptr<ServedImage>& image, By by);
   // The same in this thread. Throws Cancelled.
-  void learn(const ServedImage& image, By by, const CancelFlag& cancel);
+  void learn(const std::shared_ptr<const ServedImage>& image, By by, const CancelFlag& cancel);
   void stop();
 
  private:
@@ -55,7 +55,7 @@ class ContentSources {
   };
   void run(const std::stop_token& stop);
   std::vector<Learnt>::iterator find_learnt(const ServedImage& image);
-  std::uint64_t note_opened(const ServedImage& image);
+  bool is_learnt(const ServedImage& image, By by);
   bool learn_all(const ServedImage& image, By by, const CancelFlag& cancel);
   std::vector<OpenedImage> find_related(const ServedImage& image, const CancelFlag& cancel) const;
   std::optional<Source> open_source(const StoredLayer& name, const oci::Descriptor& entries) const;

@@ -149,7 +149,7 @@ class Connection {
     if (call == "verify") return daemon_.verify(image, request.maybe("deep").flag(), attendant().work());
     if (call == "present") return Daemon::present(*opened(image, request["image"].raw()));
     if (call == "fetch")
-      return daemon_.fetch(*opened(image, request["image"].raw()), read_layer_ranges(request["layers"]),
+      return daemon_.fetch(opened(image, request["image"].raw()), read_layer_ranges(request["layers"]),
                            attendant().work());
     if (call == "look_up")
       return daemon_.look_up(image, std::chrono::milliseconds(request["limit_ms"].number<std::uint32_t>()));

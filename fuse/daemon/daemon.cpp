@@ -451,7 +451,7 @@ DaemonStatus Daemon::status() {
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work& work) {
   const auto image = open(spec, index::IndexPlace::kRepository).image;
   const auto before = image->stats();
-  contents_.learn(*image, ContentSources::By::kEntries, work.cancel);
+  contents_.learn(image, ContentSources::By::kEntries, work.cancel);
   const BackgroundPulls::What what{.index = image->index_digest(), .cold = cold};
   const BackgroundPulls::Name name{.image = image->digest(), .reference = spec.reference};
   if (wait)
@@ -476,7 +476,9 @@ std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
   return here;
 }
 
-PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work) {
+PullResult Daemon::fetch(const std::shared_ptr<ServedImage>& served, const std::vector<LayerRanges>& wanted,
+                         const Work& work) {
+  const auto& image = *served;
   std::vector<PulledRanges> layers;
   std::vector<std::shared_ptr<LayerStream>> streams;
   for (const auto& [digest, ranges] : wanted) {
@@ -490,6 +492,7 @@ PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges
     layers.push_back({.stream = stream, .ranges = ranges});
     if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
   }
+  contents_.learn(served, ContentSources::By::kEntries, work.cancel);
   const auto before = image.stats();
   const auto fetched_before = fetched_bytes_of(streams);
   pull_ranges(layers, work);

@@ -85,7 +85,7 @@ class Daemon {
   std::shared_ptr<ServedImage> open_image(const ImageSpec& spec) { return open(spec).image; }
   static std::vector<LayerRanges> present(const ServedImage& image);
   // Waits, behind readers. Throws UsageError for ranges that the image does not have.
-  PullResult fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work);
+  PullResult fetch(const std::shared_ptr<ServedImage>& image, const std::vector<LayerRanges>& wanted, const Work& work);
   // `deep`: also whether complete layers are what the image names, and the tree what they make.
   VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
   VerifyResult verify_store(const Work& work);

@@ -23,6 +23,9 @@ LIBRARIES = {
 SESSIONS = {"popular": 20, "huge": 18, "rare": 1, "forgotten": 3}  # that use it
 
 
+TAGS = ("v1", "v2", "v3")
+
+
 def expect(condition, what):
     if not condition:
         raise AssertionError(what)
@@ -41,19 +44,20 @@ def library(name, files):
 
 
 def make_images(folder):
-    """Two releases that share the layer of libraries; each has a file that its start reads."""
+    """Two releases that share the layer of libraries; each has a file that its start reads. In a third the same libraries were installed again."""
     base = Tar().dir("bin").dir("tmp", mode=0o1777)
     for path, content in sorted(needed_files().items()):
         base.file(path, content, mode=0o755)
     base.file("usr/bin/python3.11", b"", mode=0o755).symlink("usr/bin/python3", "python3.11").file("usr/lib/python3.11/os.py", b"")
-    shared, contents = Tar(), {}
+    shared, again, contents = Tar(), Tar(), {}
     for name, files in LIBRARIES.items():
         contents |= library(name, files)
     for path, content in sorted(contents.items()):
         shared.file(path, content)
-    for tag in ("v1", "v2"):
+        again.file(path, content, mtime=60)
+    for tag in TAGS:
         contents[f"start-{tag}"] = NOISE.randbytes(2 * MEGABYTE)
-        layouts.gzip_image(folder / tag, [base.bytes(), shared.bytes(), Tar().file(f"start-{tag}", contents[f"start-{tag}"]).bytes()], "latest")
+        layouts.gzip_image(folder / tag, [base.bytes(), (again if tag == "v3" else shared).bytes(), Tar().file(f"start-{tag}", contents[f"start-{tag}"]).bytes()], "latest")
     return contents
 
 
@@ -135,6 +139,16 @@ def nothing_cold(work, folder, sources, database, owner):
         expect(fetched_by_session(varve, sources["v1"], f"{SITE}/popular/data.bin") > MEGABYTE // 2, "cold content is not fetched, however much it was used")
 
 
+def what_is_here_is_copied(work, sources, database):
+    with machine(work) as varve:
+        first = prewarmed(varve, "--budget", "100MB", "--usage", database, sources["v1"].reference)
+        again = prewarmed(varve, "--budget", "100MB", "--usage", database, sources["v3"].reference)
+        packages = [item for item in again["items"] if item["kind"] == "package"]
+        expect({item["name"] for item in packages if item["state"] == "fetched"} >= {"popular", "huge"}, f"{summary(again)}")
+        expect(again["fetched_bytes"] < 3 * MEGABYTE and first["fetched_bytes"] > 12 * MEGABYTE, f"all but its start is here under v1's layer: {again['fetched_bytes']}, {first['fetched_bytes']}")
+        all_here(varve, sources["v3"], f"{SITE}/popular/data.bin", f"{SITE}/huge/data.bin")
+
+
 def stopped_and_run_again(work, hung, database):
     with machine(work) as varve:
         hung.asked.clear(), hung.open.clear()
@@ -154,7 +168,7 @@ def main():
         folder = work / "images"
         folder.mkdir()
         make_images(folder)
-        for tag in ("v1", "v2"):
+        for tag in TAGS:
             image = f"oci:{folder / tag}:latest"
             owner.index(image)
             owner.run("profile", "record", image, "-o", work / tag, "--", "cat", f"/start-{tag}", check=True)
@@ -164,11 +178,12 @@ def main():
         owner.run("usage", "collect", "--db", database, "--image", first, work / "spool", check=True)
         expect(owner.run("prewarm", first).returncode == 2, "a budget must be named")
         expect(owner.run("prewarm", "--budget", "1GB", "--usage", work / "nowhere", first).returncode == 1, "no such database")
-        with Source(folder / "v1") as one, Source(folder / "v2") as two:
-            sources = {"v1": one, "v2": two}
+        with Source(folder / "v1") as one, Source(folder / "v2") as two, Source(folder / "v3") as three:
+            sources = {"v1": one, "v2": two, "v3": three}
             without_use_the_profiles_in_the_order_named(work, sources)
             with_use_the_most_used_first(work, sources, database)
             what_no_session_loaded_is_left(work, sources, database)
+            what_is_here_is_copied(work, sources, database)
             nothing_cold(work, folder, sources, database, owner)
             stopped_and_run_again(work, two, database)
 

@@ -160,6 +160,8 @@ def the_command_line(work, folder, third_bytes):
         made = varve.json("index", second, "--previous", first, "--sign", work / "ci.key", "--bundle")
         library_bytes = sum(map(len, library(0).values()))
         expect(made["seeded_bytes"] == library_bytes, f"{made['seeded_bytes']} of {library_bytes}: all but the new file, bytecode too")
+        expect(varve.json("inspect", second)["seeds_bytes"] > 0 and varve.json("inspect", first)["seeds_bytes"] == 0, "seeds are shown")
+        expect("seeds  " in varve.run("inspect", second, check=True).stdout.decode(), "seeds are shown")
         again = varve.json("index", second, "--previous", first)
         expect(again["index"] == made["index"], "the same versions make the same index")
         kept = varve.json("index", second)
