@@ -201,6 +201,18 @@ bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) 
   return true;
 }
 
+// What is wrong with them says nothing of entries.
+bool ContentSources::try_seeds(const ServedImage& image, oci::Repository& from) const {
+  try {
+    return use_seeds(image, from);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const std::exception& error) {
+    log::warn("image {}: its seeds are not used: {}", image.digest().to_string(), error.what());
+    return false;
+  }
+}
+
 // Of layers that are neither the image's own nor seeds.
 std::uint64_t ContentSources::bytes_beside(const ServedImage& image, const std::vector<Source>& sources) {
   std::uint64_t bytes = 0;
@@ -222,7 +234,7 @@ bool ContentSources::learn_all(const ServedImage& image, By by, const CancelFlag
     const auto related = find_related(image, cancel);
     if (related.empty()) return true;
     const auto from = index_repository(image, cancel);
-    const bool seeded = by == By::kSeeds && use_seeds(image, *from);
+    const bool seeded = by == By::kSeeds && try_seeds(image, *from);
     std::vector<Source> sources;
     for (const auto& one : related) {
       cancel.throw_if_cancelled();

@@ -133,6 +133,51 @@ def nobody_vouches(work, mode, folder, contents):
         expect("images here hold is not fetched again" in log, log)
 
 
+def damaged_seeds(work, mode, folder, contents):
+    """Said, and both versions are compared by their entries."""
+    blobs = [json.loads(path.read_text()) for path in folder.glob("blobs/sha256/*") if path.read_bytes()[:1] == b"{"]
+    seeds = {layer["digest"] for blob in blobs for layer in blob.get("layers", []) if "seeds" in layer["mediaType"]}
+    kept = {path: path.read_bytes() for path in (folder / "blobs" / digest.replace(":", "/") for digest in seeds)}
+    expect(len(kept) > 1, "the images have seeds")
+    for path, data in kept.items():
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    try:
+        with Source(folder) as source, Node(work / f"{mode}-damaged", work / "ci.pub") as node:
+            first, second = (source.reference.rpartition(":")[0] + ":" + tag for tag in ("first", "second"))
+            with node.mounted(first, mode) as old:
+                read_all(old, library(1_700_000_000))
+            with node.mounted(second, mode) as new:
+                wait_for_contents(node, second)
+                read_all(new, contents)
+                expect(of_mount(node, new)["copied_bytes"] > 0, "nothing was copied")
+            log = (node.root / "daemon.log").read_text()
+            expect("its seeds are not used" in log and SEEDED not in log, log)
+    finally:
+        for path, data in kept.items():
+            path.write_bytes(data)
+
+
+def an_old_version_that_is_evicted(work, mode, folder, contents, third):
+    """While the new one is read out of it: what goes is fetched."""
+    with Source(folder) as source, Node(work / f"{mode}-evicted", work / "ci.pub") as node:
+        config = node.work / "varve.toml"
+        config.write_text(config.read_text().replace("[daemon]", '[daemon]\nstore-size = "5MB"\nevict-idle = 0'))
+        first, second = (source.reference.rpartition(":")[0] + ":" + tag for tag in ("first", "second"))
+        with node.mounted(first, mode) as old:
+            read_all(old, library(1_700_000_000))
+        with node.mounted(second, mode) as new:
+            node.wait_for_seeds()
+            for path in ("lib/new", *list(contents)[:40]):
+                expect(Path(new, path).read_bytes() == contents[path], f"{path} differs")
+            with node.mounted(source.reference.rpartition(":")[0] + ":third", mode) as other:  # which needs the room
+                read_all(other, third)
+                time.sleep(6)  # what is chosen goes after 5 s
+                read_all(other, third)
+            read_all(new, contents)
+            stats = of_mount(node, new)
+            expect(stats["fetched_bytes"] > 500_000 and stats["errors"] == 0, f"nothing went: {stats}")
+
+
 def the_version_before_has_little(work, mode, folder, third):
     """As it was read out of the one before that: what others have is compared by entries."""
     with Source(folder) as source, Node(work / f"{mode}-third", work / "ci.pub") as node:
@@ -187,6 +232,8 @@ def main():
             a_node_reads_the_old_version(work, mode, folder, contents)
             nobody_vouches(work, mode, folder, contents)
             the_version_before_has_little(work, mode, folder, third)
+            damaged_seeds(work, mode, folder, contents)
+            an_old_version_that_is_evicted(work, mode, folder, contents, third)
 
 
 if __name__ == "__main__":
