@@ -94,7 +94,7 @@ class Reader {
   }
 
   Rule read_rule(const TomlValue& table) const {
-    toml_only_keys(table, {"repositories", "tags", "platforms", "sign", "passphrase-file", "learn"}, what_);
+    toml_only_keys(table, {"repositories", "tags", "platforms", "sign", "passphrase-file", "learn", "previous"}, what_);
     Rule rule;
     rule.repositories = toml_strings(table, "repositories", what_, true);
     rule.tags = toml_strings(table, "tags", what_);
@@ -108,6 +108,7 @@ class Reader {
     rule.key = path(toml_string(table, "sign", what_));
     rule.passphrase_file = path(toml_string(table, "passphrase-file", what_));
     rule.learn = toml_flag(table, "learn", what_);
+    rule.previous = toml_flag(table, "previous", what_);
     if (rule.repositories.empty()) fail<CorruptData>("{}: a rule without a repository", toml_place(what_, table));
     return rule;
   }

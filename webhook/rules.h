@@ -22,6 +22,7 @@ struct Rule {
   std::filesystem::path key;              // "" = nothing is signed
   std::filesystem::path passphrase_file;  // "" = as the environment says
   bool learn = false;                     // start-up packs as well
+  bool previous = false;                  // with what the repository's image before it has, `varve index --previous`
 
   bool has_repository(std::string_view repository) const;
   // "": pushed by digest, which only a rule without tags has.

@@ -20,12 +20,12 @@ TEST(RulesTest, SayWhatIsDoneWithWhat) {
   const auto settings = parse(
       "registry = \"registry.example:5000\"\nworkers = 3\nqueue = \"q.db\"\n"
       "[[rule]]\nrepositories = [\"team/*\", \"base\"]\ntags = [\"v*\"]\nplatforms = [\"linux/amd64\"]\n"
-      "sign = \"keys/ci.key\"\nlearn = true\n[[rule]]\nrepositories = [\"**\"]\n");
+      "sign = \"keys/ci.key\"\nlearn = true\nprevious = true\n[[rule]]\nrepositories = [\"**\"]\n");
   EXPECT_EQ(settings.workers, 3u);
   EXPECT_EQ(settings.queue, "/etc/varve/q.db");
   ASSERT_EQ(settings.rules.size(), 2u);
   EXPECT_EQ(settings.rules[0].key, "/etc/varve/keys/ci.key");
-  EXPECT_TRUE(settings.rules[0].learn);
+  EXPECT_TRUE(settings.rules[0].learn && settings.rules[0].previous);
   EXPECT_EQ(settings.rule_for("team/app", "v1"), settings.rules.data());
   EXPECT_EQ(settings.rule_for("base", "v1"), settings.rules.data());
   EXPECT_EQ(settings.rule_for("team/app", ""), &settings.rules[1]) << "pushed by digest";

@@ -104,6 +104,16 @@ void WorkQueue::put_back(const Job& job, const std::string& worker, std::chrono:
       {job.number, worker, std::int64_t(wait.count()), cut(reason)});
 }
 
+// `due` of one that is done is when it was.
+std::optional<Digest> WorkQueue::last_done(const Pushed& image) {
+  std::optional<Digest> last;
+  sql_->query(
+      "SELECT digest FROM webhook_jobs WHERE repository = $1 AND digest <> $2 AND state = 2 ORDER BY due DESC, id DESC"
+      " LIMIT 1",
+      {image.repository, image.digest.to_string()}, [&](const SqlRow& row) { last = Digest::parse(row.text(0)); });
+  return last;
+}
+
 void WorkQueue::give_up(const Job& job, const std::string& worker) {
   change(
       "UPDATE webhook_jobs SET state = 0, due = {now}, attempts = attempts - 1, worker = '' WHERE id = $1 AND state = 1"

@@ -49,6 +49,8 @@ class WorkQueue {
   void note_indexed(const Job& job, const std::string& worker);
   void finish(const Job& job, const std::string& worker, JobState state, const std::string& reason);
   void put_back(const Job& job, const std::string& worker, std::chrono::seconds wait, const std::string& reason);
+  // Another image of its repository: the one that was done last.
+  std::optional<Digest> last_done(const Pushed& image);
   // As if it had not been taken.
   void give_up(const Job& job, const std::string& worker);
   // Nothing of it is to be remembered: it was no image.

@@ -63,16 +63,31 @@ ChildResult Worker::run(std::vector<std::string> words, const CancelFlag& cancel
   return tools_.run(program, cancel);
 }
 
-// By its own signers, where it is to be signed: an index that this machine made itself counts for it without.
-bool Worker::is_vouched_for(const Rule& rule, const std::string& image, const CancelFlag& cancel) const {
+// An index that this machine made itself counts for it without signers.
+bool Worker::is_vouched_for(By by, const std::string& image, const CancelFlag& cancel) const {
   const auto checked = run({"trust", "check", "--json", image}, cancel);
   if (checked.exit_status != 0) return false;
   const auto said = JsonValue::parse(checked.out, "varve trust check", {.bytes = kMaxOutput});
-  return said["vouched"].flag() && (rule.key.empty() || !said["signers"].items().empty());
+  return said["vouched"].flag() && (by == By::kAnybody || !said["signers"].items().empty());
 }
 
-std::optional<Outcome> Worker::index(const Rule& rule, const std::string& image, const CancelFlag& cancel) const {
+// "" if it is not asked for, there is none, or nothing may rest on its index.
+std::string Worker::previous_of(const Rule& rule, const Job& job, const CancelFlag& cancel) {
+  if (!rule.previous) return {};
+  auto reference = settings_.reference(job.image.repository);
+  reference.tag.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    reference.digest = queue_.last_done(job.image);
+  }
+  if (!reference.digest || !is_vouched_for(By::kAnybody, reference.to_string(), cancel)) return {};
+  return reference.to_string();
+}
+
+std::optional<Outcome> Worker::index(const Rule& rule, const std::string& image, const std::string& previous,
+                                     const CancelFlag& cancel) const {
   std::vector<std::string> words{"index", "--json", image};
+  if (!previous.empty()) words.insert(words.end(), {"--previous", previous});
   add_signing(rule, words);
   const auto indexed = run(words, cancel);
   if (indexed.exit_status == 0 && !indexed.timed_out) return std::nullopt;
@@ -129,9 +144,9 @@ Outcome Worker::attempt(const Job& job, const CancelFlag& cancel) {
   bool any_new = job.attempts > 1;  // then an attempt may have ended between indexing and learning
   for (const auto& image : images) {
     if (job.indexed) break;
-    if (is_vouched_for(*rule, image, cancel)) continue;
+    if (is_vouched_for(rule->key.empty() ? By::kAnybody : By::kSigners, image, cancel)) continue;
     any_new = true;
-    if (auto ended = index(*rule, image, cancel)) return *ended;
+    if (auto ended = index(*rule, image, previous_of(*rule, job, cancel), cancel)) return *ended;
   }
   if (!any_new) return {.kind = Kind::kDone, .reason = "it was indexed before"};
   return rule->learn ? learn(*rule, job, images, cancel) : Outcome{};

@@ -1,6 +1,7 @@
 #pragma once
 // Does what is in the queue: finds out what was pushed, and has it indexed, signed and learnt by programs of their own,
 // so that an image that breaks one breaks nothing else.
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -49,9 +50,12 @@ class Worker {
   Outcome attempt(const Job& job, const CancelFlag& cancel);
   std::vector<Digest> images_of(oci::Repository& repository, const oci::Document& document, const Rule& rule) const;
   // Absent: go on.
-  std::optional<Outcome> index(const Rule& rule, const std::string& image, const CancelFlag& cancel) const;
+  std::optional<Outcome> index(const Rule& rule, const std::string& image, const std::string& previous,
+                               const CancelFlag& cancel) const;
+  std::string previous_of(const Rule& rule, const Job& job, const CancelFlag& cancel);
   Outcome learn(const Rule& rule, const Job& job, const std::vector<std::string>& images, const CancelFlag& cancel);
-  bool is_vouched_for(const Rule& rule, const std::string& image, const CancelFlag& cancel) const;
+  enum class By : std::uint8_t { kAnybody, kSigners };
+  bool is_vouched_for(By by, const std::string& image, const CancelFlag& cancel) const;
   ChildResult run(std::vector<std::string> words, const CancelFlag& cancel) const;
   void settle(const Job& job, const Outcome& outcome);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/strings.h"
@@ -38,6 +40,10 @@ class WorkerTest : public ::testing::Test {
       ChildResult result;
       result.out = R"({"vouched": false, "signers": []})";
       result.exit_status = program.words[0] == "trust" ? 3 : 0;
+      if (program.words[0] == "trust" && vouched_.contains(ran_.back().substr(6))) {
+        result.out = R"({"vouched": true, "signers": ["ci"]})";
+        result.exit_status = 0;
+      }
       if (const auto said = answers_.find(program.words[0]); said != answers_.end()) result = said->second;
       return result;
     };
@@ -90,6 +96,7 @@ class WorkerTest : public ::testing::Test {
   CancelFlag stop_;
   WorkQueue queue_{where_};
   std::map<std::string, ChildResult> answers_;
+  std::set<std::string> vouched_;  // digests
   std::vector<std::string> ran_, words_;
 };
 
@@ -198,6 +205,28 @@ TEST_F(WorkerTest, LearnsWhereARuleSaysSoAndOnlyThatTheSecondTime) {
   work();
   EXPECT_THAT(ran_, ElementsAre("profile " + digest.to_string()));
   EXPECT_EQ(queue_.counts().done, 1u) << "machines can do without packs";
+}
+
+TEST_F(WorkerTest, NamesTheImageBeforeWhereARuleSaysSo) {
+  settings_.rules[0].previous = true;
+  const auto first = add_image("amd64", R"(,"annotations":{"release":"1"})");
+  const auto second = add_image("amd64", R"(,"annotations":{"release":"2"})");
+  const auto third = add_image("amd64", R"(,"annotations":{"release":"3"})");
+  const auto pushed = [&](const Digest& digest) {
+    ran_.clear();
+    push(digest);
+    work();
+  };
+  pushed(first);
+  EXPECT_THAT(words_, ::testing::SizeIs(3)) << "there is none";
+  pushed(second);
+  EXPECT_THAT(ran_,
+              ElementsAre("trust " + second.to_string(), "trust " + first.to_string(), "index " + second.to_string()));
+  EXPECT_THAT(words_, ::testing::SizeIs(3)) << "nobody vouches for it";
+  vouched_.insert(second.to_string());
+  pushed(third);
+  EXPECT_THAT(words_, ElementsAre("index", "--json", "docker://" + registry_.host() + "/team/app@" + third.to_string(),
+                                  "--previous", "docker://" + registry_.host() + "/team/app@" + second.to_string()));
 }
 
 TEST_F(WorkerTest, WhatIsCancelledIsAsIfItHadNotBeenTaken) {

@@ -175,6 +175,19 @@ def check_two(work, varve, host, url):
         assert indexes_beside(host, "team/lost", lost) == 1
 
 
+def check_previous(work, varve, host):
+    """A version's index says what the one before has, where a rule says so."""
+    noise = os.urandom(100_000)
+    with Webhook(varve, work, "versions", rules(host) + "previous = true\n") as hook:
+        for done, tag in enumerate(("v1", "v2"), start=1):
+            tar = tars.Tar().dir("data").file("data/noise", noise).file("data/tag", tag.encode()).bytes()
+            pushed = varve.json("image", "export", layouts.gzip_image(work / tag, [tar]), f"{host}/team/versions:{tag}")["image"]
+            assert hook.send(event("team/versions", pushed)) == 200
+            hook.wait_for(done=done, queued=0, taken=0, failed=0)
+    seeds = [varve.json("--root", work / "node", "inspect", f"{host}/team/versions:{tag}")["seeds_bytes"] for tag in ("v1", "v2")]
+    assert seeds[0] == 0 and seeds[1] > 0, seeds
+
+
 def main():
     program.need_tools("docker-registry")
     with program.work_folder() as work, program.Varve(work) as varve:
@@ -196,8 +209,9 @@ def main():
                 hook.__exit__()
         check_crowd(work, varve)
         with registry(work, port), private_postgres.server() as url:
+            check_previous(work, varve, host)
             check_two(work, varve, host, url)
-    print("webhook: pushes, poison, a kill, an end, a sweep, a crowd, two on one queue")
+    print("webhook: pushes, poison, a kill, an end, a sweep, a crowd, versions, two on one queue")
 
 
 if __name__ == "__main__":
