@@ -10,16 +10,15 @@
 #include "core/base/parallel.h"
 #include "core/index/content_reader.h"
 #include "core/index/merge/bytecode.h"
+#include "core/index/unit_matcher.h"
 #include "core/index/unit_table.h"
 
 namespace varve::indexer {
 namespace {
 
 using index::SeedRange;
+using index::UnitPlace;
 using index::UnitTable;
-
-// Of one path may lie in several layers; each costs a digest.
-constexpr std::size_t kMostBytecodeTries = 4;
 
 // Contents of one layer as a node would know them.
 class Contents {
@@ -46,32 +45,25 @@ class Contents {
   const UnitTable table_;
 };
 
-// A content of the earlier version.
-struct Place {
-  std::uint32_t source = 0;  // in the list of its layers
-  std::size_t content = 0;
-};
-
 struct Bytecode {
   std::size_t content = 0;  // of the new layer
-  std::vector<Place> tries;
+  std::vector<UnitPlace> tries;
 };
 
 // One layer against all of the earlier version.
 class LayerSeeds {
  public:
-  LayerSeeds(const UnitTable& layer, const std::vector<std::unique_ptr<Contents>>& earlier)
-      : layer_(layer), earlier_(earlier) {}
+  LayerSeeds(const UnitTable& layer, std::vector<const UnitTable*> earlier)
+      : layer_(layer), matcher_(layer, std::move(earlier)) {}
 
   // Reads bytecode by `reader` as the layer with that number. Empty ranges: nothing is equal.
   index::SeededLayer find(index::ContentReader& reader, std::size_t number, const CancelFlag& cancel) {
     found_.layer = layer_.layer_digest();
     for (std::size_t content = 0; content < layer_.size(); ++content) {
-      if (!layer_.is_unit(content)) continue;
-      if (const auto place = place_of(content))
+      if (const auto place = matcher_.find(content))
         note(content, *place);
-      else
-        note_bytecode(content);
+      else if (auto tries = matcher_.find_bytecode(content); !tries.empty())
+        bytecode_.push_back({.content = content, .tries = std::move(tries)});
     }
     if (!bytecode_.empty()) compare_bytecode(reader, number, cancel);
     std::ranges::sort(found_.ranges, {}, [](const SeedRange& range) { return range.stream_range.offset; });
@@ -80,40 +72,10 @@ class LayerSeeds {
   }
 
  private:
-  const UnitTable& table(const Place& place) const { return earlier_[place.source]->table(); }
-
-  std::optional<Place> place_of(std::size_t content) const {
-    const auto digest = layer_.digest(content);
-    const auto length = layer_.range(content).length;
-    const auto is_it = [&](const Place& place) {
-      return place.content < table(place).size() && table(place).is_unit(place.content) &&
-             table(place).digest(place.content) == digest && table(place).range(place.content).length == length;
-    };
-    if (last_)
-      if (const Place next{.source = last_->source, .content = last_->content + 1}; is_it(next)) return next;
-    for (std::uint32_t source = 0; source < earlier_.size(); ++source)
-      if (const auto found = earlier_[source]->table().find(digest))
-        if (const Place place{.source = source, .content = *found}; is_it(place)) return place;
-    return std::nullopt;
-  }
-
-  void note(std::size_t content, const Place& place) {
+  void note(std::size_t content, const UnitPlace& place) {
     found_.ranges.push_back({.stream_range = layer_.range(content),
                              .source = place.source,
-                             .source_offset = table(place).range(place.content).offset});
-    last_ = place;
-  }
-
-  void note_bytecode(std::size_t content) {
-    const auto bytecode = layer_.bytecode(content);
-    if (!bytecode) return;
-    Bytecode one{.content = content, .tries = {}};
-    for (std::uint32_t source = 0; source < earlier_.size(); ++source)
-      for (const auto old : earlier_[source]->table().find_bytecode(bytecode->path, layer_.range(content).length))
-        if (one.tries.size() < kMostBytecodeTries) one.tries.push_back({.source = source, .content = old});
-    if (one.tries.empty()) return;
-    last_ = one.tries.front();
-    bytecode_.push_back(std::move(one));
+                             .source_offset = matcher_.table(place).range(place.content).offset});
   }
 
   void compare_bytecode(index::ContentReader& reader, std::size_t number, const CancelFlag& cancel) {
@@ -134,17 +96,16 @@ class LayerSeeds {
     const index::SeedLiteral literal{.stream_offset = layer_.range(one.content).offset + index::kBytecodeTimeOffset,
                                      .bytes = {time[0], time[1], time[2], time[3]}};
     for (const auto& place : one.tries) {
-      const auto old = table(place).bytecode(place.content);
+      const auto& table = matcher_.table(place);
+      const auto old = table.bytecode(place.content);
       if (!old || !old->has_source) continue;
       // The source's size, which is beside its time, may be another, too: then more than a literal differs.
       auto as_it_was = bytes;
       if (!index::set_bytecode_source(as_it_was, old->source_seconds, old->source_bytes)) return;
-      if (digest_of(as_it_was) != table(place).digest(place.content)) continue;
+      if (digest_of(as_it_was) != table.digest(place.content)) continue;
       std::ranges::copy(literal.bytes, as_it_was.begin() + std::ptrdiff_t(index::kBytecodeTimeOffset));
       if (as_it_was != bytes) continue;
-      found_.ranges.push_back({.stream_range = layer_.range(one.content),
-                               .source = place.source,
-                               .source_offset = table(place).range(place.content).offset});
+      note(one.content, place);
       found_.literals.push_back(literal);
       return;
     }
@@ -168,8 +129,7 @@ class LayerSeeds {
   }
 
   const UnitTable& layer_;
-  const std::vector<std::unique_ptr<Contents>>& earlier_;
-  std::optional<Place> last_;
+  index::UnitMatcher matcher_;
   std::vector<Bytecode> bytecode_;
   index::SeededLayer found_;
 };
@@ -219,11 +179,13 @@ index::Seeds find_seeds(const oci::Image& image, const index::LoadedIndex& index
     if (known.insert(index.blobs.layers[i].layer_digest).second) fresh.push_back(i);
 
   std::vector<index::SeededLayer> found(fresh.size());
+  std::vector<const UnitTable*> tables;
+  for (const auto& one : contents) tables.push_back(&one->table());
   parallel_for(fresh.size(), jobs_or_cores(0), work.cancel, [&](std::size_t i, const CancelFlag& stop) {
     const auto number = fresh[i];
     const Contents layer(index.blobs.layers[number], index.maps[number]->stream_bytes, *index.source, local);
     index::ContentReader reader(image, index, local);
-    found[i] = LayerSeeds(layer.table(), contents).find(reader, number, stop);
+    found[i] = LayerSeeds(layer.table(), tables).find(reader, number, stop);
   });
   index::Seeds seeds;
   for (auto& layer : found)

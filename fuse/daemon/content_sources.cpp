@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/index/index_sources.h"
 #include "core/index/this_index.h"
+#include "core/index/unit_matcher.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/verify_streams.h"
 
@@ -47,6 +48,7 @@ struct ContentSources::Source {
   StoredLayer name;
   oci::Descriptor entries;
   std::shared_ptr<LayerStream> stream;
+  bool vouched = false;  // for the index that describes it so
 };
 
 ContentSources::ContentSources(const std::shared_ptr<index::LocalIndex>& local, const OpenedImages& opened,
@@ -142,7 +144,7 @@ std::vector<OpenedImage> ContentSources::find_related(const ServedImage& image, 
 
 // True if what the layer holds is known when this returns.
 bool ContentSources::know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const {
-  if (streams_.knows_contents(layer)) return true;
+  if (streams_.contents(layer) != nullptr) return true;
   const auto what = "layer entries " + entries.digest.to_string();
   try {
     const auto blob = local_->blob(entries, from, kMostEntriesBytes);
@@ -153,7 +155,7 @@ bool ContentSources::know(const StoredLayer& layer, const oci::Descriptor& entri
     log::info("layer {}: what it holds stays unknown, nothing is copied to it or from it: {}", layer.layer.to_string(),
               error.what());
   }
-  return streams_.knows_contents(layer);
+  return streams_.contents(layer) != nullptr;
 }
 
 // Absent if nothing of it is in the store.
@@ -171,12 +173,18 @@ void ContentSources::add_layers(const ServedImage& image, const OpenedImage& rel
   auto spec = image.spec();
   spec.reference = related.reference;
   spec.platform = related.platform;
-  const auto index = local_->find_index(open_kept_image(local_, spec, related.image));
+  std::vector<std::string> refusals;
+  const auto index = local_->find_trusted(open_kept_image(local_, spec, related.image), refusals);
   if (!index) return;
-  for (const auto& blobs : index->layers) {
+  for (const auto& blobs : index->found.blobs.layers) {
     const auto name = name_of(blobs);
-    if (std::ranges::any_of(sources, [&](const Source& source) { return source.name == name; })) continue;
-    if (auto source = open_source(name, blobs.entries)) sources.push_back(std::move(*source));
+    const auto known = std::ranges::find(sources, name, &Source::name);
+    if (known != sources.end()) {
+      known->vouched = known->vouched || index->judgement.vouched;
+    } else if (auto source = open_source(name, blobs.entries)) {
+      source->vouched = index->judgement.vouched;
+      sources.push_back(std::move(*source));
+    }
   }
 }
 
@@ -195,7 +203,7 @@ bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) 
   }
   const auto here = streams.size() - std::size_t(std::ranges::count(streams, nullptr));
   if (here == 0) return false;
-  image.use_seeds(std::move(seeds), streams);
+  image.use_seeds(std::move(seeds), streams, ImageSeeds::Whole::kRead);
   log::info("image {}: what {} layers of its earlier version hold here is not fetched again",
             image.digest().to_string(), here);
   return true;
@@ -211,6 +219,37 @@ bool ContentSources::try_seeds(const ServedImage& image, oci::Repository& from) 
     log::warn("image {}: its seeds are not used: {}", image.digest().to_string(), error.what());
     return false;
   }
+}
+
+// What is copied is proved by its digest, and is a whole content. Of contents that are here in part the entries of both
+// say that they are equal, which counts where somebody vouches for both.
+void ContentSources::use_parts(const ServedImage& image, const std::vector<Source>& sources) const {
+  if (image.uses_seeds() || !is_vouched_for(*local_, image)) return;
+  std::vector<const index::UnitTable*> tables;
+  std::vector<std::shared_ptr<LayerStream>> streams;
+  for (const auto& source : sources) {
+    const auto* table = source.vouched ? streams_.contents(source.name) : nullptr;
+    if (table == nullptr) continue;
+    tables.push_back(table);
+    streams.push_back(source.stream);
+  }
+  index::Seeds seeds;
+  for (std::size_t i = 0; i < image.layers().size() && !tables.empty(); ++i) {
+    const auto& blobs = image.index().blobs.layers[i];
+    const auto* table = streams_.contents(name_of(blobs));
+    const bool done =
+        std::ranges::find(seeds.layers, blobs.layer_digest, &index::SeededLayer::layer) != seeds.layers.end();
+    if (table == nullptr || done || image.layers()[i]->complete()) continue;
+    index::SeededLayer layer{.layer = blobs.layer_digest, .ranges = {}, .literals = {}};
+    index::UnitMatcher matcher(*table, tables);
+    for (std::size_t content = 0; content < table->size(); ++content)
+      if (const auto place = matcher.find(content); place && streams[place->source] != image.layers()[i])
+        layer.ranges.push_back({.stream_range = table->range(content),
+                                .source = place->source,
+                                .source_offset = matcher.table(*place).range(place->content).offset});
+    if (!layer.ranges.empty()) seeds.layers.push_back(std::move(layer));
+  }
+  if (!seeds.layers.empty()) image.use_seeds(std::move(seeds), streams, ImageSeeds::Whole::kCopied);
 }
 
 // Of layers that are neither the image's own nor seeds.
@@ -258,6 +297,7 @@ bool ContentSources::learn_all(const ServedImage& image, By by, const CancelFlag
       else
         all = false;
     }
+    use_parts(image, sources);
     log::info("image {}: what {} layers of {} images here hold is not fetched again", image.digest().to_string(),
               sources.size(), related.size());
     return all;

@@ -62,6 +62,7 @@ class ContentSources {
   void add_layers(const ServedImage& image, const OpenedImage& related, std::vector<Source>& sources) const;
   bool know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const;
   static std::uint64_t bytes_beside(const ServedImage& image, const std::vector<Source>& sources);
+  void use_parts(const ServedImage& image, const std::vector<Source>& sources) const;
   bool try_seeds(const ServedImage& image, oci::Repository& from) const;
   bool use_seeds(const ServedImage& image, oci::Repository& from) const;
 

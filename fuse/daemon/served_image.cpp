@@ -86,7 +86,8 @@ void ServedImage::use_packs() const {
 }
 
 // What a source has, and what is cold, is not expected to be read of the layer.
-void ServedImage::use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources) const {
+void ServedImage::use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources,
+                            ImageSeeds::Whole whole) const {
   for (const auto& layer : seeds.layers) {
     const auto stream = stream_to_fetch(layer.layer);
     const auto stream_bytes = stream->map().stream_bytes;
@@ -96,7 +97,7 @@ void ServedImage::use_seeds(index::Seeds seeds, const std::vector<std::shared_pt
         unread.push_back({.offset = offset, .length = std::min(length + kMostHeaderBytes, stream_bytes - offset)});
     stream->note_cold(digest(), joined_ranges(std::move(unread)));
   }
-  seeds_->use(std::move(seeds), distinct_, sources);
+  seeds_->use(std::move(seeds), distinct_, sources, whole);
 }
 
 std::vector<std::shared_ptr<LayerStream>> ServedImage::streams_with_packs() const {

@@ -73,7 +73,8 @@ class ServedImage {
   void use_packs() const;
   std::shared_ptr<ImagePacks> packs() const { return packs_; }  // null if it has none
   // From now on what earlier versions have of its layers is read there. `sources` as ImageSeeds has them.
-  void use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources) const;
+  void use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources,
+                 ImageSeeds::Whole whole) const;
   bool uses_seeds() const { return seeds_->used(); }
   const ImageSeeds& seeds() const { return *seeds_; }
   // The layers', each once, and those of packs that the store has something of.

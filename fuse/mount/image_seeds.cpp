@@ -16,10 +16,11 @@ std::uint64_t padded_end(const index::SeedRange& range) { return codec::next_tar
 }  // namespace
 
 void ImageSeeds::use(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& layers,
-                     const std::vector<std::shared_ptr<LayerStream>>& sources) {
+                     const std::vector<std::shared_ptr<LayerStream>>& sources, Whole whole) {
   auto kept = kept_.lock();
   if (*kept) return;
   auto used = std::make_unique<Used>();
+  used->whole = whole;
   for (const auto& source : sources) {
     used->sources.push_back(source ? std::make_unique<SeedStream>() : nullptr);
     if (source) used->sources.back()->stream = source;
@@ -72,6 +73,9 @@ void ImageSeeds::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
   const auto take_range = [&](const index::SeedRange& range, std::uint64_t end) {
     const auto& source = *used->sources[range.source]->stream;
     const auto to_source = range.source_offset - range.stream_range.offset;  // modulo 2^64
+    if (used->whole == Whole::kCopied &&
+        source.is_readable({.offset = range.source_offset, .length = range.stream_range.length}))
+      return take(end, nullptr, nullptr);
     while (at < end) {
       const auto& span = source.map().spans[source.map().span_at(at + to_source)].stream_range;
       const auto part_end = std::min(end, span.end() - to_source);
@@ -160,6 +164,7 @@ std::uint64_t ImageSeeds::read_bytes() const {
 }
 
 void SeededFile::find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const {
+  if (!seeds_->used()) return file_->find_pieces(range, into, pieces);
   std::vector<StreamPiece> of_layers;
   file_->find_pieces(range, into, of_layers);
   for (const auto& piece : of_layers) seeds_->find_pieces(piece, pieces);

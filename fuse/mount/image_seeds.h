@@ -25,8 +25,10 @@ class ImageSeeds {
  public:
   // `layers`: the image's, each once; must outlive it. `seeds` was checked against them. `sources`: in the order of the
   // seeds' sources, null for what is not here. For the first call; later ones change nothing.
+  // kCopied: ranges that a source has whole are left to the layer, which copies them (fuse/stream/local_copies.h).
+  enum class Whole : std::uint8_t { kRead, kCopied };
   void use(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& layers,
-           const std::vector<std::shared_ptr<LayerStream>>& sources);
+           const std::vector<std::shared_ptr<LayerStream>>& sources, Whole whole = Whole::kRead);
   bool used() const { return used_.load(std::memory_order_acquire) != nullptr; }
 
   // Appends the piece, or what it falls into: what its layer lacks and a source has is to be read there.
@@ -51,6 +53,7 @@ class ImageSeeds {
   struct Used {
     std::unordered_map<LayerStream*, Layer> layers;
     std::vector<std::unique_ptr<SeedStream>> sources;  // null for what is not here
+    Whole whole = Whole::kRead;
   };
 
   template <typename Bytes>

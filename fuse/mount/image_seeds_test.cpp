@@ -152,6 +152,16 @@ TEST_F(ImageSeedsTest, WhatTheSourceLacksIsAskedOfTheLayerInOnePiece) {
   EXPECT_EQ(source_->wishes(), 2u);  // ours above: nothing is fetched for the old version
 }
 
+TEST_F(ImageSeedsTest, WhatIsThereWholeMayBeLeftToTheLayerToCopy) {
+  image_->use(seeds_, {layer_}, {source_}, ImageSeeds::Whole::kCopied);
+  leave_of_source({{0, 192 << 10}});
+  EXPECT_EQ(read({moved(kFirst).offset + 4096, 4096}), "right");
+  EXPECT_EQ(layer_->wished(), (std::vector<ByteRange>{{moved(kFirst).offset + 4096, 4096}}));
+  EXPECT_EQ(read({moved(kSecond).offset + 4096, 4096}), "right");
+  EXPECT_EQ(layer_->wishes(), 1u) << "of the second file the source has the beginning alone";
+  EXPECT_EQ(image_->read_bytes(), 4096u);
+}
+
 TEST_F(ImageSeedsTest, WhatGoesMeanwhileIsReadFromTheLayer) {
   use();
   const auto pieces = pieces_of(moved(kFirst));

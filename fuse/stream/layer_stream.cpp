@@ -375,9 +375,9 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     return freed;
   }
 
-  bool knows_contents(const StoredLayer& open) const override {
+  const index::UnitTable* contents(const StoredLayer& open) const override {
     const auto layer = find_open(open);
-    return layer && layer->store.units() != nullptr;
+    return layer ? layer->store.units() : nullptr;
   }
 
   void note_contents(const StoredLayer& open, const index::LayerEntries& entries) override {

@@ -18,6 +18,7 @@
 #include "core/index/format/image_index.h"
 #include "core/index/format/layer_entries.h"
 #include "core/index/format/layer_map.h"
+#include "core/index/unit_table.h"
 #include "core/oci/repository.h"
 #include "fuse/stream/link_meter.h"
 
@@ -186,10 +187,10 @@ class LayerStreams {
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<StoredLayer> stored_layers() const = 0;
 
-  // For a layer that is open; else nothing happens (false). Whether its contents are known.
-  virtual bool knows_contents(const StoredLayer& open) const = 0;
-  // The layer's entries, whose blob `open` names. Throws CorruptData if they cannot be of the layer, and
-  // std::system_error.
+  // Of a layer that is open, as long as it is; null if they are not known, or the layer contradicts them.
+  virtual const index::UnitTable* contents(const StoredLayer& open) const = 0;
+  // For a layer that is open; else nothing happens. Its entries, whose blob `open` names. Throws CorruptData if they
+  // cannot be of the layer, and std::system_error.
   virtual void note_contents(const StoredLayer& open, const index::LayerEntries& entries) = 0;
   // Where contents that the layer lacks are looked for, likely ones first, before they are fetched: open layers whose
   // contents are known. They stay open as long as it does. What is copied is digested first, whatever the sources are.

@@ -119,6 +119,34 @@ def test_a_pull_takes_what_is_here_first(work, mode, folder, contents):
             source.failing = False
 
 
+def test_parts_of_files_are_read_where_both_indexes_count(work, mode, folder, contents):
+    """A content that is here in part cannot be proved alone: its entries' word counts only if somebody vouches for both."""
+    place, length = (2 << 20) - 16384, 4096  # near the end of the second MiB, whose beginning lies in other spans
+
+    def part_of(mounted):
+        fd = os.open(Path(mounted, "lib/core.so"), os.O_RDONLY)
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            return os.pread(fd, length, place)
+        finally:
+            os.close(fd)
+    for made_here in (True, False):
+        with Source(folder) as source, Varve(work / f"{mode}-parts-{made_here}") as varve:
+            varve.work.mkdir()
+            repository = source.reference.rpartition(":")[0]
+            for tag in ("first", "second") if made_here else ():
+                varve.index(f"oci:{folder}:{tag}")
+            with varve.mounted(repository + ":first", mode) as first:
+                expect(part_of(first) == contents["lib/core.so"][place:place + length], "the part differs")
+            with varve.mounted(repository + ":second", mode) as second:
+                wait_for_contents(varve, repository + ":second")
+                source.failing = made_here
+                expect(part_of(second) == contents["lib/core.so"][place:place + length], "the part differs")
+                stats = of_mount(varve, second)
+                expect((stats["copied_bytes"] >= length, stats["fetched_bytes"] > 100_000) == (made_here, not made_here), f"{stats}")
+                source.failing = False
+
+
 def test_diff_says_what_need_not_be_fetched(work, folder):
     with Varve(work / "diff") as varve:
         varve.work.mkdir()
@@ -142,6 +170,7 @@ def main():
         for mode in modes():
             test_a_mount_copies_and_outlives_the_registry(work, mode, folder, contents)
             test_a_pull_takes_what_is_here_first(work, mode, folder, contents)
+            test_parts_of_files_are_read_where_both_indexes_count(work, mode, folder, contents)
         test_diff_says_what_need_not_be_fetched(work, folder)
 
 
