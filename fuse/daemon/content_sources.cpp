@@ -21,6 +21,9 @@ StoredLayer name_of(const index::LayerIndexBlobs& blobs) {
 // Of 400,000 files they have 14 MB. More is not worth the daemon's memory.
 constexpr std::uint64_t kMostEntriesBytes = 64 << 20;
 
+// A smaller content is here in part only where nobody has read all of it: at an end of what somebody read.
+constexpr std::uint64_t kLeastPartedBytes = 64 << 10;
+
 // Who serves blobs of its index; opened anew, so that it can be cancelled.
 std::shared_ptr<oci::Repository> index_repository(const ServedImage& image, const CancelFlag& cancel) {
   auto of = image.image();
@@ -242,11 +245,13 @@ void ContentSources::use_parts(const ServedImage& image, const std::vector<Sourc
     if (table == nullptr || done || image.layers()[i]->complete()) continue;
     index::SeededLayer layer{.layer = blobs.layer_digest, .ranges = {}, .literals = {}};
     index::UnitMatcher matcher(*table, tables);
-    for (std::size_t content = 0; content < table->size(); ++content)
+    for (std::size_t content = 0; content < table->size(); ++content) {
+      if (table->range(content).length < kLeastPartedBytes) continue;
       if (const auto place = matcher.find(content); place && streams[place->source] != image.layers()[i])
         layer.ranges.push_back({.stream_range = table->range(content),
                                 .source = place->source,
                                 .source_offset = matcher.table(*place).range(place->content).offset});
+    }
     if (!layer.ranges.empty()) seeds.layers.push_back(std::move(layer));
   }
   if (!seeds.layers.empty()) image.use_seeds(std::move(seeds), streams, ImageSeeds::Whole::kCopied);
