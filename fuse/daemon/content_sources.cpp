@@ -193,9 +193,9 @@ void ContentSources::add_layers(const ServedImage& image, const OpenedImage& rel
 
 // False if none of the layers that they name is here.
 bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) const {
-  if (image.uses_seeds()) return true;
   const auto& index = image.index();
   if (!index.blobs.seeds || !is_vouched_for(*local_, image)) return false;
+  if (image.uses_seeds()) return true;
   const auto what = "index blob " + index.blobs.seeds->digest.to_string();
   auto seeds = index::unpack_seeds(local_->blob(*index.blobs.seeds, from, index::kMaxSeedsBlobBytes), what);
   seeds.check(index.maps, what);
