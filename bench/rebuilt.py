@@ -4,7 +4,7 @@ the release after (--next).
 
 Makes the second build of --image by moving all times in its layers, bytecode's included, as pip would have; then the same imports
 start on an empty machine and on one that ran the first build, which is told what is equal by seeds (of a signed index) or by the
-entries of both, and both builds are pulled. Fetched is what the registry sent, indexes and all. Needs root. See bench/README.md.
+entries of both, also of indexes that the machine made itself, and both builds are pulled. Fetched is what the registry sent, indexes and all. Needs root. See bench/README.md.
 """
 import argparse, contextlib, io, json, os, shutil, subprocess, sys, tarfile, tempfile, threading, time
 from http.server import ThreadingHTTPServer
@@ -137,7 +137,8 @@ def main():
     key = options.work / "ci"
     with machine(options.work) as indexer:
         indexer.environment["COSIGN_PASSWORD"] = ""
-        first, second = (f"oci:{layout.resolve()}:{tag}" for tag in tags)
+        built = [f"oci:{layout.resolve()}:{tag}" for tag in tags]
+        first, second = built
         if not key.with_suffix(".key").exists():
             indexer.run("keygen", "-o", key.resolve(), check=True)
         sign = ("--sign", key.with_suffix(".key").resolve(), "--bundle")
@@ -171,6 +172,11 @@ def main():
                 with row(f"{told}: the same, mounted before") as stats, used.mounted(second, "auto"):
                     wait_until_told(used)
                     stats.update(run(used, second, options.code))
+        with machine(options.work) as own:
+            for image in built:
+                own.run("index", image, "--to", f"oci:{own.work}/indexes", check=True, timeout=3600)
+            run(own, first, options.code)
+            start(own, second, "indexes made here: the same")
         if options.pull:
             with machine(options.work) as pulled:
                 for name, image in (("pull of the first build", first), ("pull of the second build after it", second)):
