@@ -1,7 +1,6 @@
 #include "fuse/daemon/content_sources.h"
 
 #include <algorithm>
-#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -191,6 +190,21 @@ void ContentSources::add_layers(const ServedImage& image, const OpenedImage& rel
   }
 }
 
+// Of all images of its repository that were opened here: who may read one may read the others. An index must not lead
+// to layers of others, which its author may know by name.
+std::set<Digest> ContentSources::layers_of_repository(const ServedImage& image) const {
+  const auto repository = repository_of(image.reference());
+  std::set<Digest> layers;
+  for (const auto& one : opened_.list()) {
+    try {
+      if (repository_of(one.reference) == repository) layers.merge(layers_of(*local_, one.image));
+    } catch (const Error& error) {
+      log::debug("nothing is taken from {}: {}", one.reference, error.what());
+    }
+  }
+  return layers;
+}
+
 // False if none of the layers that they name is here.
 bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) const {
   const auto& index = image.index();
@@ -199,9 +213,12 @@ bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) 
   const auto what = "index blob " + index.blobs.seeds->digest.to_string();
   auto seeds = index::unpack_seeds(local_->blob(*index.blobs.seeds, from, index::kMaxSeedsBlobBytes), what);
   seeds.check(index.maps, what);
+  const auto readable = layers_of_repository(image);
   std::vector<std::shared_ptr<LayerStream>> streams;
   for (const auto& source : seeds.sources) {
-    auto here = open_source({.layer = source.layer, .map = source.map, .entries = source.entries}, {});
+    auto here = readable.contains(source.layer)
+                    ? open_source({.layer = source.layer, .map = source.map, .entries = source.entries}, {})
+                    : std::nullopt;
     streams.push_back(here ? std::move(here->stream) : nullptr);
   }
   const auto here = streams.size() - std::size_t(std::ranges::count(streams, nullptr));

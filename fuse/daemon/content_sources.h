@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -63,6 +64,7 @@ class ContentSources {
   bool know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const;
   static std::uint64_t bytes_beside(const ServedImage& image, const std::vector<Source>& sources);
   void use_parts(const ServedImage& image, const std::vector<Source>& sources) const;
+  std::set<Digest> layers_of_repository(const ServedImage& image) const;
   bool try_seeds(const ServedImage& image, oci::Repository& from) const;
   bool use_seeds(const ServedImage& image, oci::Repository& from) const;
 

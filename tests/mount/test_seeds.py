@@ -39,12 +39,16 @@ def add_third(folder, contents):
     library = bytearray(files["lib/core.so"])
     library[1_500_000] ^= 1
     files["lib/core.so"] = bytes(library)
+    add_tag(folder, [tar_of(dict(sorted(files.items())), 1_700_000_120)], "third")
+    return files, sum(map(len, files.values())) - len(files[code]) - len(files[source]) - len(files[compiled]) - (1 << 20)
+
+
+def add_tag(folder, tars, tag):
     others = json.loads((folder / "index.json").read_text())["manifests"]
-    layouts.gzip_image(folder, [tar_of(dict(sorted(files.items())), 1_700_000_120)], "third")
+    layouts.gzip_image(folder, tars, tag)
     document = json.loads((folder / "index.json").read_text())
     document["manifests"] += [m for m in others if m["digest"] not in {n["digest"] for n in document["manifests"]}]
     (folder / "index.json").write_text(json.dumps(document))
-    return files, sum(map(len, files.values())) - len(files[code]) - len(files[source]) - len(files[compiled]) - (1 << 20)
 
 
 SEEDED = "of its earlier version hold here is not fetched again"
@@ -133,6 +137,20 @@ def nobody_vouches(work, mode, folder, contents):
         expect("images here hold is not fetched again" in log, log)
 
 
+def layers_of_another_repository(work, mode, folder, contents):
+    """An index cannot lead to them, though its author knows what they are called, and an image of theirs has a layer of this one."""
+    with Source(folder) as theirs, Source(folder) as ours, Node(work / f"{mode}-others", work / "ci.pub") as node:
+        of = lambda source, tag: source.reference.rpartition(":")[0] + ":" + tag
+        with node.mounted(of(theirs, "first"), mode) as one, node.mounted(of(theirs, "second"), mode) as two:
+            node.wait_for_seeds()
+            read_all(one, library(1_700_000_000)), read_all(two, contents)
+        with node.mounted(of(ours, "fourth"), mode) as new:
+            wait_for_contents(node, of(ours, "fourth"))  # by entries, which prove what is taken
+            read_all(new, contents)
+        told = (node.root / "daemon.log").read_text().count(SEEDED)
+        expect(told == node.told, "seeds led to another repository's layers")
+
+
 def damaged_seeds(work, mode, folder, contents):
     """Said, and both versions are compared by their entries."""
     blobs = [json.loads(path.read_text()) for path in folder.glob("blobs/sha256/*") if path.read_bytes()[:1] == b"{"]
@@ -214,6 +232,8 @@ def the_command_line(work, folder, third_bytes):
         expect(kept["index"] == made["index"], "indexing again without --previous keeps what is known")
         third = varve.json("index", f"oci:{folder}:third", "--previous", second, "--sign", work / "ci.key", "--bundle")
         expect(third["seeded_bytes"] == third_bytes, f"{third['seeded_bytes']}, not {third_bytes}: what differs by more than a time is not equal")
+        fourth = varve.json("index", f"oci:{folder}:fourth", "--previous", second, "--sign", work / "ci.key", "--bundle")
+        expect(fourth["seeded_bytes"] > 1_000_000, f"{fourth}")
         words = varve.run("index", "--force", second, "--previous", first, check=True).stdout.decode()
         expect("are in the previous version" in words, words)
         # Who believes an index only because it lies beside the image cannot rest another on it.
@@ -228,11 +248,13 @@ def main():
         folder = work / "image"
         contents = make_versions(folder)
         third, third_bytes = add_third(folder, contents)
+        add_tag(folder, [tar_of(library(1_700_000_000), 1_700_000_000), tar_of(contents, 1_700_000_180)], "fourth")
         the_command_line(work, folder, third_bytes)
         for mode in modes():
             a_node_reads_the_old_version(work, mode, folder, contents)
             nobody_vouches(work, mode, folder, contents)
             the_version_before_has_little(work, mode, folder, third)
+            layers_of_another_repository(work, mode, folder, contents)
             damaged_seeds(work, mode, folder, contents)
             an_old_version_that_is_evicted(work, mode, folder, contents, third)
 
