@@ -20,6 +20,9 @@ StoredLayer name_of(const index::LayerIndexBlobs& blobs) {
 // Of 400,000 files they have 14 MB. More is not worth the daemon's memory.
 constexpr std::uint64_t kMostEntriesBytes = 64 << 20;
 
+// Decompressed. Of 400,000 files they have some 4 MB, and five times that in memory.
+constexpr std::uint64_t kMostSeedsBytes = 8 << 20;
+
 // A smaller content is here in part only where nobody has read all of it: at an end of what somebody read.
 constexpr std::uint64_t kLeastPartedBytes = 64 << 10;
 
@@ -211,7 +214,7 @@ bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) 
   if (!index.blobs.seeds || !is_vouched_for(*local_, image)) return false;
   if (image.uses_seeds()) return true;
   const auto what = "index blob " + index.blobs.seeds->digest.to_string();
-  auto seeds = index::unpack_seeds(local_->blob(*index.blobs.seeds, from, index::kMaxSeedsBlobBytes), what);
+  auto seeds = index::unpack_seeds(local_->blob(*index.blobs.seeds, from, kMostSeedsBytes), what, kMostSeedsBytes);
   seeds.check(index.maps, what);
   const auto readable = layers_of_repository(image);
   std::vector<std::shared_ptr<LayerStream>> streams;

@@ -194,8 +194,8 @@ void Seeds::check(const std::vector<std::shared_ptr<const LayerMap>>& maps, std:
 
 Bytes pack_seeds(const Seeds& seeds) { return codec::compress_zstd(seeds.encode(), kIndexZstdLevel); }
 
-Seeds unpack_seeds(ByteView blob, std::string_view what) {
-  return Seeds::decode(codec::decompress_zstd(blob, kMaxSeedsBytes, what), what);
+Seeds unpack_seeds(ByteView blob, std::string_view what, std::uint64_t limit_bytes) {
+  return Seeds::decode(codec::decompress_zstd(blob, limit_bytes, what), what);
 }
 
 }  // namespace varve::index

@@ -70,7 +70,8 @@ struct Seeds {
 
 // As it is published.
 Bytes pack_seeds(const Seeds& seeds);
-// Throws CorruptData.
-Seeds unpack_seeds(ByteView blob, std::string_view what);
+// Throws CorruptData, and Unsupported for more than that when decompressed. A range has at least 4 bytes there, and 32
+// in memory.
+Seeds unpack_seeds(ByteView blob, std::string_view what, std::uint64_t limit_bytes = kMaxSeedsBytes);
 
 }  // namespace varve::index

@@ -42,6 +42,8 @@ TEST(Seeds, AreReadAsTheyWereWritten) {
   const auto seeds = seeds_of_two();
   EXPECT_EQ(Seeds::decode(seeds.encode(), "again"), seeds);
   EXPECT_EQ(unpack_seeds(pack_seeds(seeds), "again"), seeds);
+  EXPECT_EQ(unpack_seeds(pack_seeds(seeds), "again", seeds.encode().size()), seeds);
+  EXPECT_THROW(unpack_seeds(pack_seeds(seeds), "too much", seeds.encode().size() - 1), Unsupported);
   EXPECT_EQ(Seeds::decode(Seeds{}.encode(), "empty"), Seeds{});
   EXPECT_EQ(seeds.bytes(), 100 + 4000 + 16 + kMaxStreamBytes);
 }
