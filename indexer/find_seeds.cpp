@@ -1,7 +1,6 @@
 #include "indexer/find_seeds.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -61,7 +60,7 @@ class LayerSeeds {
     found_.layer = layer_.layer_digest();
     for (std::size_t content = 0; content < layer_.size(); ++content) {
       if (const auto place = matcher_.find(content))
-        note(content, *place);
+        found_.ranges.push_back(matcher_.range_at(content, *place));
       else if (auto tries = matcher_.find_bytecode(content); !tries.empty())
         bytecode_.push_back({.content = content, .tries = std::move(tries)});
     }
@@ -72,12 +71,6 @@ class LayerSeeds {
   }
 
  private:
-  void note(std::size_t content, const UnitPlace& place) {
-    found_.ranges.push_back({.stream_range = layer_.range(content),
-                             .source = place.source,
-                             .source_offset = matcher_.table(place).range(place.content).offset});
-  }
-
   void compare_bytecode(index::ContentReader& reader, std::size_t number, const CancelFlag& cancel) {
     std::vector<ByteRange> ranges;
     for (const auto& one : bytecode_) ranges.push_back(layer_.range(one.content));
@@ -105,7 +98,7 @@ class LayerSeeds {
       if (digest_of(as_it_was) != table.digest(place.content)) continue;
       std::ranges::copy(literal.bytes, as_it_was.begin() + std::ptrdiff_t(index::kBytecodeTimeOffset));
       if (as_it_was != bytes) continue;
-      note(one.content, place);
+      found_.ranges.push_back(matcher_.range_at(one.content, place));
       found_.literals.push_back(literal);
       return;
     }

@@ -141,12 +141,14 @@ Outcome Worker::attempt(const Job& job, const CancelFlag& cancel) {
     return {.kind = Kind::kLater, .reason = error.what()};
   }
   if (images.empty()) return {.kind = Kind::kNoImage, .reason = "it is no image of a platform that is wanted"};
+  std::optional<std::string> previous;
   bool any_new = job.attempts > 1;  // then an attempt may have ended between indexing and learning
   for (const auto& image : images) {
     if (job.indexed) break;
     if (is_vouched_for(rule->key.empty() ? By::kAnybody : By::kSigners, image, cancel)) continue;
     any_new = true;
-    if (auto ended = index(*rule, image, previous_of(*rule, job, cancel), cancel)) return *ended;
+    if (!previous) previous = previous_of(*rule, job, cancel);
+    if (auto ended = index(*rule, image, *previous, cancel)) return *ended;
   }
   if (!any_new) return {.kind = Kind::kDone, .reason = "it was indexed before"};
   return rule->learn ? learn(*rule, job, images, cancel) : Outcome{};

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/index/format/seeds.h"
 #include "core/index/unit_table.h"
 
 namespace varve::index {
@@ -23,6 +24,12 @@ class UnitMatcher {
       : layer_(layer), sources_(std::move(sources)) {}
 
   const UnitTable& table(const UnitPlace& place) const { return *sources_[place.source]; }
+  // That the content is at that place.
+  SeedRange range_at(std::size_t content, const UnitPlace& place) const {
+    return {.stream_range = layer_.range(content),
+            .source = place.source,
+            .source_offset = table(place).range(place.content).offset};
+  }
   // With the same digest; absent for what is no unit.
   std::optional<UnitPlace> find(std::size_t content);
   // Bytecode with the path and size of this one, which may differ by its source's time alone; at most kMostBytecode.

@@ -165,8 +165,9 @@ bool ContentSources::know(const StoredLayer& layer, const oci::Descriptor& entri
 
 // Absent if nothing of it is in the store.
 std::optional<ContentSources::Source> ContentSources::open_source(const StoredLayer& name,
-                                                                  const oci::Descriptor& entries) const {
-  if (!std::ranges::binary_search(streams_.stored_layers(), name)) return std::nullopt;
+                                                                  const oci::Descriptor& entries,
+                                                                  const std::vector<StoredLayer>& stored) const {
+  if (!std::ranges::binary_search(stored, name)) return std::nullopt;
   auto stream = open_stored_stream(streams_, name, *name.map, root_);
   if (!stream) return std::nullopt;
   return Source{.name = name, .entries = entries, .stream = std::move(stream)};
@@ -174,7 +175,7 @@ std::optional<ContentSources::Source> ContentSources::open_source(const StoredLa
 
 // Layers of which something is in the store, by the index that is taken for the image now.
 void ContentSources::add_layers(const ServedImage& image, const OpenedImage& related,
-                                std::vector<Source>& sources) const {
+                                const std::vector<StoredLayer>& stored, std::vector<Source>& sources) const {
   auto spec = image.spec();
   spec.reference = related.reference;
   spec.platform = related.platform;
@@ -186,7 +187,7 @@ void ContentSources::add_layers(const ServedImage& image, const OpenedImage& rel
     const auto known = std::ranges::find(sources, name, &Source::name);
     if (known != sources.end()) {
       known->vouched = known->vouched || index->judgement.vouched;
-    } else if (auto source = open_source(name, blobs.entries)) {
+    } else if (auto source = open_source(name, blobs.entries, stored)) {
       source->vouched = index->judgement.vouched;
       sources.push_back(std::move(*source));
     }
@@ -217,10 +218,11 @@ bool ContentSources::use_seeds(const ServedImage& image, oci::Repository& from) 
   auto seeds = index::unpack_seeds(local_->blob(*index.blobs.seeds, from, kMostSeedsBytes), what, kMostSeedsBytes);
   seeds.check(index.maps, what);
   const auto readable = layers_of_repository(image);
+  const auto stored = streams_.stored_layers();
   std::vector<std::shared_ptr<LayerStream>> streams;
   for (const auto& source : seeds.sources) {
     auto here = readable.contains(source.layer)
-                    ? open_source({.layer = source.layer, .map = source.map, .entries = source.entries}, {})
+                    ? open_source({.layer = source.layer, .map = source.map, .entries = source.entries}, {}, stored)
                     : std::nullopt;
     streams.push_back(here ? std::move(here->stream) : nullptr);
   }
@@ -268,9 +270,7 @@ void ContentSources::use_parts(const ServedImage& image, const std::vector<Sourc
     for (std::size_t content = 0; content < table->size(); ++content) {
       if (table->range(content).length < kLeastPartedBytes) continue;
       if (const auto place = matcher.find(content); place && streams[place->source] != image.layers()[i])
-        layer.ranges.push_back({.stream_range = table->range(content),
-                                .source = place->source,
-                                .source_offset = matcher.table(*place).range(place->content).offset});
+        layer.ranges.push_back(matcher.range_at(content, *place));
     }
     if (!layer.ranges.empty()) seeds.layers.push_back(std::move(layer));
   }
@@ -279,11 +279,14 @@ void ContentSources::use_parts(const ServedImage& image, const std::vector<Sourc
 
 // Of layers that are neither the image's own nor seeds.
 std::uint64_t ContentSources::bytes_beside(const ServedImage& image, const std::vector<Source>& sources) {
+  const auto seeds = image.seeds().sources();
+  const auto is_among = [](const auto& streams, const auto& stream) {
+    return std::ranges::find(streams, stream) != streams.end();
+  };
   std::uint64_t bytes = 0;
-  for (const auto& source : sources) {
-    const bool is_own = std::ranges::find(image.layers(), source.stream) != image.layers().end();
-    if (!is_own && !image.seeds().has_source(*source.stream)) bytes += source.stream->stats().present_bytes;
-  }
+  for (const auto& source : sources)
+    if (!is_among(image.layers(), source.stream) && !is_among(seeds, source.stream))
+      bytes += source.stream->stats().present_bytes;
   return bytes;
 }
 
@@ -299,10 +302,11 @@ bool ContentSources::learn_all(const ServedImage& image, By by, const CancelFlag
     if (related.empty()) return true;
     const auto from = index_repository(image, cancel);
     const bool seeded = by == By::kSeeds && try_seeds(image, *from);
+    const auto stored = streams_.stored_layers();
     std::vector<Source> sources;
     for (const auto& one : related) {
       cancel.throw_if_cancelled();
-      add_layers(image, one, sources);
+      add_layers(image, one, stored, sources);
     }
     if (seeded && image.seeds().source_bytes() >= bytes_beside(image, sources)) return true;
     std::erase_if(sources, [&](const Source& source) {

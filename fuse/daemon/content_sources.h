@@ -59,8 +59,10 @@ class ContentSources {
   bool is_learnt(const ServedImage& image, By by);
   bool learn_all(const ServedImage& image, By by, const CancelFlag& cancel);
   std::vector<OpenedImage> find_related(const ServedImage& image, const CancelFlag& cancel) const;
-  std::optional<Source> open_source(const StoredLayer& name, const oci::Descriptor& entries) const;
-  void add_layers(const ServedImage& image, const OpenedImage& related, std::vector<Source>& sources) const;
+  std::optional<Source> open_source(const StoredLayer& name, const oci::Descriptor& entries,
+                                    const std::vector<StoredLayer>& stored) const;
+  void add_layers(const ServedImage& image, const OpenedImage& related, const std::vector<StoredLayer>& stored,
+                  std::vector<Source>& sources) const;
   bool know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const;
   static std::uint64_t bytes_beside(const ServedImage& image, const std::vector<Source>& sources);
   void use_parts(const ServedImage& image, const std::vector<Source>& sources) const;

@@ -513,23 +513,21 @@ std::vector<MountedServed> Daemon::mounted_images() {
 VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work) {
   const auto note_damaged = [this](const LayerStream& stream, const std::vector<ByteRange>& bad) {
     const auto mounts = mounted_images();
-    // Pages that came from a pack are pages of the layers where it belongs, and are compared with them.
+    // Pages that came from a pack, or as a seed, are pages of the layers where that belongs, and are compared with
+    // them.
+    const auto note_in_layers = [&](const std::vector<std::pair<LayerStream*, ByteRange>>& places) {
+      for (const auto& [layer, range] : places) {
+        stale_pages_.note(*layer, {range}, mounts);
+        fetch_anew(*layer, range);
+      }
+      return !places.empty();
+    };
     bool is_used_pack = false;
-    for (const auto& mount : mounts) {
-      if (!mount.image->packs()) continue;
-      for (const auto& [layer, range] : mount.image->packs()->places_of(stream, bad)) {
-        stale_pages_.note(*layer, {range}, mounts);
-        fetch_anew(*layer, range);
-        is_used_pack = true;
-      }
-    }
-    if (is_used_pack) return true;
-    // The same for who read them as those of a later version's layers.
     for (const auto& mount : mounts)
-      for (const auto& [layer, range] : mount.image->seeds().places_of(stream, bad)) {
-        stale_pages_.note(*layer, {range}, mounts);
-        fetch_anew(*layer, range);
-      }
+      if (const auto packs = mount.image->packs())
+        is_used_pack = note_in_layers(packs->places_of(stream, bad)) || is_used_pack;
+    if (is_used_pack) return true;
+    for (const auto& mount : mounts) note_in_layers(mount.image->seeds().places_of(stream, bad));
     stale_pages_.note(stream, bad, mounts);
     return std::ranges::any_of(mounts, [&](const MountedServed& mount) {
       return std::ranges::any_of(mount.image->layers(), [&](const auto& layer) { return layer.get() == &stream; });

@@ -75,7 +75,7 @@ class ServedImage {
   // From now on what earlier versions have of its layers is read there. `sources` as ImageSeeds has them.
   void use_seeds(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& sources,
                  ImageSeeds::Whole whole) const;
-  bool uses_seeds() const { return seeds_->used(); }
+  bool uses_seeds() const { return seeds_->is_enabled(); }
   const ImageSeeds& seeds() const { return *seeds_; }
   // The layers', each once, and those of packs that the store has something of.
   std::vector<std::shared_ptr<LayerStream>> streams_with_packs() const;

@@ -174,10 +174,7 @@ void ImagePacks::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
   auto at = wanted.offset;
   const auto take = [&](std::uint64_t end, const Placed* placed) {
     if (end <= at) return;
-    auto part = piece;
-    part.stream_offset = at;
-    part.into += at - wanted.offset;
-    part.length = end - at;
+    auto part = piece.part(at, end);
     part.learnt = placed != nullptr;
     if (placed != nullptr && placed->literal != nullptr) {
       part.literal = placed->literal + (at - placed->stream_range.offset);
@@ -302,12 +299,6 @@ std::vector<std::pair<LayerStream*, ByteRange>> ImagePacks::places_of(
       }
   }
   return places;
-}
-
-void PackedFile::find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const {
-  std::vector<StreamPiece> of_layers;
-  file_->find_pieces(range, into, of_layers);
-  for (const auto& piece : of_layers) packs_->find_pieces(piece, pieces);
 }
 
 }  // namespace varve::fuse

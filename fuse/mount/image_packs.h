@@ -139,16 +139,6 @@ class ImagePacks {
 };
 
 // A device of the tree whose bytes may come from packs.
-class PackedFile final : public StreamFile {
- public:
-  PackedFile(std::shared_ptr<StreamFile> file, std::shared_ptr<ImagePacks> packs)
-      : file_(std::move(file)), packs_(std::move(packs)) {}
-  std::uint64_t size() const override { return file_->size(); }
-  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override;
-
- private:
-  std::shared_ptr<StreamFile> file_;
-  std::shared_ptr<ImagePacks> packs_;
-};
+using PackedFile = DividedFile<ImagePacks>;
 
 }  // namespace varve::fuse

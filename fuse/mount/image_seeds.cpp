@@ -52,11 +52,7 @@ void ImageSeeds::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
   auto at = wanted.offset;
   const auto take = [&](std::uint64_t end, const index::SeedRange* range, const std::byte* literal) {
     if (end <= at) return;
-    auto part = piece;
-    part.stream_offset = at;
-    part.into += at - wanted.offset;
-    part.length = end - at;
-    if (part.pack != nullptr) part.pack_offset += at - wanted.offset;
+    auto part = piece.part(at, end);
     part.literal = literal;
     if (range != nullptr) {
       part.seed = used->sources[range->source].get();
@@ -108,7 +104,7 @@ void ImageSeeds::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>&
 
 bool ImageSeeds::is_here(LayerStream& layer, ByteRange stream_range) const {
   if (layer.is_readable(stream_range)) return true;
-  if (!used()) return false;
+  if (!is_enabled()) return false;
   std::vector<StreamPiece> pieces;
   find_pieces({.stream = &layer, .stream_offset = stream_range.offset, .length = stream_range.length}, pieces);
   return std::ranges::all_of(pieces, [](const StreamPiece& piece) {
@@ -123,10 +119,6 @@ std::uint64_t ImageSeeds::sum_of(const Bytes& bytes) const {
   for (std::size_t i = 0; used != nullptr && i < used->sources.size(); ++i)
     if (used->sources[i]) sum += bytes(*used->sources[i]);
   return sum;
-}
-
-bool ImageSeeds::has_source(const LayerStream& stream) const {
-  return std::ranges::any_of(sources(), [&](const auto& source) { return source.get() == &stream; });
 }
 
 std::vector<std::shared_ptr<LayerStream>> ImageSeeds::sources() const {
@@ -161,13 +153,6 @@ std::uint64_t ImageSeeds::source_bytes() const {
 
 std::uint64_t ImageSeeds::read_bytes() const {
   return sum_of([](const SeedStream& source) { return source.read_bytes.load(std::memory_order_relaxed); });
-}
-
-void SeededFile::find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const {
-  if (!seeds_->used()) return file_->find_pieces(range, into, pieces);
-  std::vector<StreamPiece> of_layers;
-  file_->find_pieces(range, into, of_layers);
-  for (const auto& piece : of_layers) seeds_->find_pieces(piece, pieces);
 }
 
 }  // namespace varve::fuse

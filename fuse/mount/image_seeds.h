@@ -29,14 +29,13 @@ class ImageSeeds {
   enum class Whole : std::uint8_t { kRead, kCopied };
   void use(index::Seeds seeds, const std::vector<std::shared_ptr<LayerStream>>& layers,
            const std::vector<std::shared_ptr<LayerStream>>& sources, Whole whole = Whole::kRead);
-  bool used() const { return used_.load(std::memory_order_acquire) != nullptr; }
+  bool is_enabled() const { return used_.load(std::memory_order_acquire) != nullptr; }
 
   // Appends the piece, or what it falls into: what its layer lacks and a source has is to be read there.
   void find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces) const;
   // All of the range is in the layer or in sources.
   bool is_here(LayerStream& layer, ByteRange stream_range) const;
 
-  bool has_source(const LayerStream& stream) const;
   std::vector<std::shared_ptr<LayerStream>> sources() const;  // that are here
   // Where damaged bytes of a source belong: the layers and their ranges.
   std::vector<std::pair<LayerStream*, ByteRange>> places_of(const LayerStream& source,
@@ -64,16 +63,6 @@ class ImageSeeds {
 };
 
 // A device of the tree whose bytes may come from an earlier version.
-class SeededFile final : public StreamFile {
- public:
-  SeededFile(std::shared_ptr<StreamFile> file, std::shared_ptr<const ImageSeeds> seeds)
-      : file_(std::move(file)), seeds_(std::move(seeds)) {}
-  std::uint64_t size() const override { return file_->size(); }
-  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override;
-
- private:
-  std::shared_ptr<StreamFile> file_;
-  std::shared_ptr<const ImageSeeds> seeds_;
-};
+using SeededFile = DividedFile<const ImageSeeds>;
 
 }  // namespace varve::fuse

@@ -94,7 +94,7 @@ class ImageSeedsTest : public ::testing::Test {
 TEST_F(ImageSeedsTest, AreAsIfNotThereUntilTheyAreUsed) {
   EXPECT_EQ(read(moved(kFirst)), "right");
   EXPECT_EQ(layer_->wishes(), 1u);
-  EXPECT_FALSE(image_->used());
+  EXPECT_FALSE(image_->is_enabled());
   EXPECT_EQ(image_->read_bytes(), 0u);
 }
 
@@ -191,7 +191,7 @@ TEST_F(ImageSeedsTest, WithoutSourceOrBeyondItNothingIsFoundThere) {
   EXPECT_EQ(pieces,
             (std::vector<StreamPiece>{{.stream = layer_.get(), .stream_offset = moved(kFirst).offset, .length = 100}}));
   EXPECT_EQ(none.source_bytes(), 0u);
-  EXPECT_FALSE(none.has_source(*source_));
+  EXPECT_TRUE(none.sources().empty());
 }
 
 TEST_F(ImageSeedsTest, TheFirstThatAreUsedStay) {
@@ -200,7 +200,7 @@ TEST_F(ImageSeedsTest, TheFirstThatAreUsedStay) {
   others.layers[0].ranges[0].source_offset = kSecond.offset;
   image_->use(others, {layer_}, {source_});
   EXPECT_EQ(read(moved(kFirst)), "right");
-  EXPECT_TRUE(image_->has_source(*source_));
+  EXPECT_EQ(image_->sources(), std::vector<std::shared_ptr<LayerStream>>{source_});
 }
 
 TEST_F(ImageSeedsTest, KnowWhatIsHere) {

@@ -45,6 +45,18 @@ struct StreamPiece {
   bool between_files = false;          // most likely headers of a tar, which no file has: not worth fetching ahead
   // It need not be fetched, though its layer may lack it.
   bool is_elsewhere() const { return literal != nullptr || seed != nullptr; }
+  // [from, end) of its layer stream, inside it, with where that is read from.
+  StreamPiece part(std::uint64_t from, std::uint64_t end) const {
+    auto part = *this;
+    const auto skipped = from - stream_offset;
+    part.stream_offset = from;
+    part.into += skipped;
+    part.length = end - from;
+    if (pack != nullptr) part.pack_offset += skipped;
+    if (seed != nullptr) part.seed_offset += skipped;
+    if (literal != nullptr) part.literal += skipped;
+    return part;
+  }
   bool operator==(const StreamPiece&) const = default;
 };
 
@@ -84,6 +96,26 @@ class RangesFile final : public StreamFile {
   index::RangesDevice device_;
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::uint64_t size_;
+};
+
+// A file whose bytes somebody may have elsewhere: once it is enabled, `Finder` is asked by find_pieces(piece, pieces)
+// what each piece falls into.
+template <typename Finder>
+class DividedFile final : public StreamFile {
+ public:
+  DividedFile(std::shared_ptr<StreamFile> file, std::shared_ptr<Finder> finder)
+      : file_(std::move(file)), finder_(std::move(finder)) {}
+  std::uint64_t size() const override { return file_->size(); }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override {
+    if (!finder_->is_enabled()) return file_->find_pieces(range, into, pieces);
+    std::vector<StreamPiece> whole;
+    file_->find_pieces(range, into, whole);
+    for (const auto& piece : whole) finder_->find_pieces(piece, pieces);
+  }
+
+ private:
+  std::shared_ptr<StreamFile> file_;
+  std::shared_ptr<Finder> finder_;
 };
 
 // Reads a piece where nothing need be fetched for it, and no pack asked; else false, and `into` may hold anything.

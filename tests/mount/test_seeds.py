@@ -123,16 +123,22 @@ def damaged_bytes_do_not_stay(node, mode, first, second, contents):
         read_all(again, old)
 
 
+def log_of_entries(node, source, mode, contents):
+    """Of the daemon, when the second version was read out of the first by the entries of both."""
+    first, second = (source.reference.rpartition(":")[0] + ":" + tag for tag in ("first", "second"))
+    with node.mounted(first, mode) as old:
+        read_all(old, library(1_700_000_000))
+    with node.mounted(second, mode) as new:
+        wait_for_contents(node, second)
+        read_all(new, contents)
+        expect(of_mount(node, new)["copied_bytes"] > 0, "nothing was copied")
+    return (node.root / "daemon.log").read_text()
+
+
 def nobody_vouches(work, mode, folder, contents):
     """Then both versions are compared by their entries, as if the index had no seeds."""
     with Source(folder) as source, Node(work / f"{mode}-unsigned") as node:
-        first, second = (source.reference.rpartition(":")[0] + ":" + tag for tag in ("first", "second"))
-        with node.mounted(first, mode) as old:
-            read_all(old, library(1_700_000_000))
-        with node.mounted(second, mode) as new:
-            wait_for_contents(node, second)
-            read_all(new, contents)
-        log = (node.root / "daemon.log").read_text()
+        log = log_of_entries(node, source, mode, contents)
         expect(SEEDED not in log, "the seeds of an index that nobody vouches for were used")
         expect("images here hold is not fetched again" in log, log)
 
@@ -161,14 +167,7 @@ def damaged_seeds(work, mode, folder, contents):
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     try:
         with Source(folder) as source, Node(work / f"{mode}-damaged", work / "ci.pub") as node:
-            first, second = (source.reference.rpartition(":")[0] + ":" + tag for tag in ("first", "second"))
-            with node.mounted(first, mode) as old:
-                read_all(old, library(1_700_000_000))
-            with node.mounted(second, mode) as new:
-                wait_for_contents(node, second)
-                read_all(new, contents)
-                expect(of_mount(node, new)["copied_bytes"] > 0, "nothing was copied")
-            log = (node.root / "daemon.log").read_text()
+            log = log_of_entries(node, source, mode, contents)
             expect("its seeds are not used" in log and SEEDED not in log, log)
     finally:
         for path, data in kept.items():

@@ -309,9 +309,8 @@ class LoaderAhead::Work {
         std::make_shared<Waiting>(ahead_.events_, Events::Arrival{kind, number, bytes, false}, pieces.size() + 1);
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
+      if (!is_worth_fetching(piece)) waiting->arrived(true);
       // A start that was learnt: its pack has what the loader reads.
-      if (!is_worth_fetching(piece))
-        waiting->arrived(true);
       else if (piece.learnt || !take_from_budget(piece.length))
         waiting->arrived(false);
       else
