@@ -99,7 +99,6 @@ class Keeper {
         ::getsockopt(client.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
     ::setsockopt(client.socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendPatience, sizeof kSendPatience);
     if (!known || clients_.size() >= kMaxClients) return;  // hung up on
-    served_ = true;
     clients_.push_back(std::move(client));
   }
 
@@ -123,6 +122,7 @@ class Keeper {
       case Kind::kHello:
         words_ = words_of(message.body);
         daemon_ = &client;
+        served_ = true;
         hello_at_ = Clock::now();
         successor_expected_ = false;
         start_at_.reset();
@@ -246,7 +246,8 @@ class Keeper {
   Clock::time_point hello_at_;
   bool successor_expected_ = false;
   const Clock::time_point begin_ = Clock::now();
-  bool served_ = false;  // somebody has come: until then it waits
+  // A daemon has come: until then it waits, whoever comes to see whether it listens.
+  bool served_ = false;
   bool ended_ = false;
 };
 

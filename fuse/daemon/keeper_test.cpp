@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -186,6 +187,16 @@ TEST_F(KeeperTest, ADaemonThatHeldNothingIsNotMissed) {
   hello().reset();
   EXPECT_EQ(exit_status(), 0);
   EXPECT_EQ(starts(), 0u);
+}
+
+// Any command looks whether one listens, and may do so before the daemon that has started it comes.
+TEST_F(KeeperTest, VisitorsDoNotEndItBeforeItsDaemonHasCome) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(ask(connect(), {.kind = Kind::kDone, .name = "", .body = ""}).kind, Kind::kRefused);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it sees one go before the next comes
+  }
+  hello().reset();
+  EXPECT_EQ(exit_status(), 0);
 }
 
 TEST_F(KeeperTest, ASuccessorIsWaitedForBeforeAnotherIsStarted) {
