@@ -46,6 +46,7 @@ struct LearnArguments {
   std::size_t top = 50;
   std::uint64_t seconds = 120;
   unsigned jobs = 0;
+  DeviceOptions devices;
   SigningOptions signing;
 };
 
@@ -90,6 +91,7 @@ class Learner {
   void run() {
     std::optional<IndexSigner> signer;
     if (!arguments_.signing.key.empty()) signer.emplace(arguments_.signing);  // asks for a passphrase before the work
+    find_devices(context_, arguments_.devices, "auto");  // one that is not there would fail each start by itself
     const auto starts = wanted_starts();
     auto carried = arguments_.previous.empty() ? std::vector<StartGroup>() : carry();
     auto candidates = learn(starts, carried);
@@ -110,8 +112,10 @@ class Learner {
   std::vector<LearnedStart> wanted_starts() const {
     const auto inventory = packages::read_inventory(opened_);
     const auto targets = prune::probe_targets(opened_, inventory, opened_.image().config);
-    prune::LearnOptions options{
-        .used = nullptr, .top = arguments_.top, .limit = std::chrono::seconds(arguments_.seconds)};
+    prune::LearnOptions options{.used = nullptr,
+                                .top = arguments_.top,
+                                .limit = std::chrono::seconds(arguments_.seconds),
+                                .gpu = arguments_.devices.any()};
     std::optional<usage::Snapshot> used;
     if (arguments_.with_usage) {
       const auto database = open_existing_database(context_, arguments_.database);
@@ -180,7 +184,8 @@ class Learner {
       std::chrono::seconds limit(arguments_.seconds);
       if (!start.ends) limit = std::min(limit, kUnattended);
       if (start.what == LearnedStart::What::kKernel) limit += kKernelGrace;
-      recordings[i] = record_start(context_, image, start.words, scratch_.path() / fmt::format("{}.profile", i), limit);
+      recordings[i] = record_start(context_, image, start.words, arguments_.devices,
+                                   scratch_.path() / fmt::format("{}.profile", i), limit);
       progress.add(1);
     });
     return recordings;
@@ -479,6 +484,7 @@ void add_profile_learn(CLI::App& profile, Context& context) {
       ->type_name("N")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
+  add_device_options(*command, arguments->devices);
   command->add_option("--jobs", arguments->jobs, "Starts at the same time, and threads; 0: as many as cores")
       ->type_name("N")
       ->capture_default_str();
@@ -487,8 +493,9 @@ void add_profile_learn(CLI::App& profile, Context& context) {
       "Examples:\n  varve profile learn oci:image:latest\n"
       "  varve profile learn --usage usage.db --from registry.example/team/science:41 registry.example/team/science:42 "
       "-- python3 /opt/start.py\n\n"
-      "Learnt are the image's Python, its kernels, what its config starts, and imports. What runs is the image's own, "
-      "twice, without network; nothing of it stays.\n"
+      "Learnt are the image's Python, its kernels, what its config starts, and imports; with --gpus also what torch, jax, "
+      "cupy and tensorflow read when\nthey first use one. What runs is the image's own, twice, without network; nothing "
+      "of it stays.\n"
       "Needs the right to write to the image's repository. The image is not changed. `varve profile attach --remove` "
       "takes packs away.");
   command->callback([&context, arguments, usage] {

@@ -13,7 +13,8 @@ constexpr std::size_t kMaxSaid = 1 << 20;
 }  // namespace
 
 RecordedStart record_start(const Context& context, const std::string& image, const std::vector<std::string>& command,
-                           const std::filesystem::path& file, std::chrono::seconds limit) {
+                           const DeviceOptions& devices, const std::filesystem::path& file,
+                           std::chrono::seconds limit) {
   // Whatever goes through a set of names goes through it in the same order each time.
   ChildProgram program;
   program.words = {context.program, "profile",    "record",       "--quiet", "--seconds", std::to_string(limit.count()),
@@ -21,6 +22,8 @@ RecordedStart record_start(const Context& context, const std::string& image, con
                    "--output",      file.string()};
   const auto places = place_words(context, context.global.root);
   program.words.insert(program.words.end(), places.begin(), places.end());
+  const auto device_words = words_of(devices);
+  program.words.insert(program.words.end(), device_words.begin(), device_words.end());
   program.words.insert(program.words.end(), {image, "--"});
   program.words.insert(program.words.end(), command.begin(), command.end());
   program.limit = limit + kAround;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/session/session_options.h"
 #include "core/index/format/profile.h"
 
 namespace varve::cli {
@@ -20,6 +21,6 @@ struct RecordedStart {
 // In a session without network on a mount of its own, of which nothing stays. `file` is written. Safe to use from any
 // thread. Throws Cancelled.
 RecordedStart record_start(const Context& context, const std::string& image, const std::vector<std::string>& command,
-                           const std::filesystem::path& file, std::chrono::seconds limit);
+                           const DeviceOptions& devices, const std::filesystem::path& file, std::chrono::seconds limit);
 
 }  // namespace varve::cli

@@ -13,13 +13,8 @@ namespace {
 
 // A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
 void add_devices(const Context& context, const SessionOptions& options, fuse::SessionRequest& request) {
-  const fuse::GpuRequest wish{.gpus = options.gpus,
-                              .devices = options.devices,
-                              .cdi_dirs = options.cdi_dirs,
-                              .runtime = options.runtime,
-                              .root = context.global.root};
-  auto access = fuse::find_gpus(wish, [](const std::string& text) { log::info("{}", text); });
-  if (options.gpus != "none" || !options.devices.empty())
+  auto access = find_devices(context, options, options.runtime);
+  if (options.any())
     for (const auto& line : fuse::unmet_requirements(request.config.env, fuse::installed_driver_version()))
       log::warn("{}", line);
   request.devices = std::move(access.edits);
@@ -51,6 +46,39 @@ fuse::SessionRequest request_of(const Context& context, const SessionOptions& op
 }
 
 }  // namespace
+
+fuse::GpuAccess find_devices(const Context& context, const DeviceOptions& options, const std::string& runtime) {
+  const fuse::GpuRequest wish{.gpus = options.gpus,
+                              .devices = options.devices,
+                              .cdi_dirs = options.cdi_dirs,
+                              .runtime = runtime,
+                              .root = context.global.root};
+  return fuse::find_gpus(wish, [](const std::string& text) { log::info("{}", text); });
+}
+
+void add_device_options(CLI::App& command, DeviceOptions& options) {
+  command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")
+      ->type_name("GPUS")
+      ->capture_default_str();
+  command
+      .add_option("--device", options.devices,
+                  "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command
+      .add_option("--cdi-spec-dir", options.cdi_dirs,
+                  "Where devices are described; may be repeated, a later folder wins")
+      ->type_name("DIR")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+}
+
+std::vector<std::string> words_of(const DeviceOptions& options) {
+  std::vector<std::string> words = {"--gpus", options.gpus};
+  for (const auto& device : options.devices) words.insert(words.end(), {"--device", device});
+  for (const auto& dir : options.cdi_dirs) words.insert(words.end(), {"--cdi-spec-dir", dir.string()});
+  return words;
+}
 
 fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,
                                           const fuse::AcquiredImage& acquired, const std::string& image) {
@@ -165,20 +193,7 @@ void add_session_options(CLI::App& command, SessionOptions& options, const std::
                   "The ids that sessions may have where /etc/subuid gives none to varve, containers or root")
       ->type_name("FIRST:COUNT")
       ->capture_default_str();
-  command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")
-      ->type_name("GPUS")
-      ->capture_default_str();
-  command
-      .add_option("--device", options.devices,
-                  "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  command
-      .add_option("--cdi-spec-dir", options.cdi_dirs,
-                  "Where devices are described; may be repeated, a later folder wins")
-      ->type_name("DIR")
-      ->allow_extra_args(false)
-      ->capture_default_str();
+  add_device_options(command, options);
 }
 
 }  // namespace varve::cli

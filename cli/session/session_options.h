@@ -7,12 +7,22 @@
 
 #include "cli/command.h"
 #include "fuse/control/control_client.h"
+#include "fuse/session/gpu_access.h"
 #include "fuse/session/gpus.h"
 #include "fuse/session/session.h"
 
 namespace varve::cli {
 
-struct SessionOptions {
+// Those of a GPU, and of other devices that are described as theirs are (CDI).
+struct DeviceOptions {
+  std::string gpus = "none";
+  std::vector<std::string> devices;
+  std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
+
+  bool any() const { return gpus != "none" || !devices.empty(); }
+};
+
+struct SessionOptions : DeviceOptions {
   std::vector<std::string> volumes;
   std::vector<std::string> env;
   std::vector<std::filesystem::path> env_files;
@@ -31,10 +41,13 @@ struct SessionOptions {
   bool tty = false;  // fails without a terminal on standard input
   fuse::Limits limits;
   std::string limits_hold = "enforce";
-  std::string gpus = "none";
-  std::vector<std::string> devices;
-  std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
 };
+
+void add_device_options(CLI::App& command, DeviceOptions& options);
+// As words of a command that has them.
+std::vector<std::string> words_of(const DeviceOptions& options);
+// Throws what makes it impossible that a session has them.
+fuse::GpuAccess find_devices(const Context& context, const DeviceOptions& options, const std::string& runtime);
 
 // `options` must outlive the command. `volume` is the option's name: in `run` it has a letter too.
 void add_session_options(CLI::App& command, SessionOptions& options, const std::string& volume = "--volume");

@@ -225,6 +225,28 @@ def a_budget_leaves_out_what_is_wanted_least(varve, image):
         expect(varve.run("profile", "learn", image, f"--budget={wrong}").returncode == 2, f"--budget {wrong}")
 
 
+def first_uses_of_a_gpu(varve, images, work):
+    """With devices made up of those that every machine has: the library reads more where it finds one."""
+    libraries = {"torch": {"torch/__init__.py": source(6, more="import os\nclass Tensor:\n    __matmul__ = lambda self, other: self\n    sum = lambda self: self\n    item = lambda self: 1\n"
+                                                              "def ones(*shape, device):\n    assert os.path.exists('/dev/nvidia0')\n    import torch.kernels\n    return Tensor()\n"),
+                           "torch/kernels.py": source(7)}}
+    image = write(images, "gpu", 1_600_000_000, libraries)
+    varve.index(image)
+    cdi = work / "cdi"
+    cdi.mkdir()
+    (cdi / "nvidia.json").write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/full"}]}}]}))
+    uses = lambda answer: [name for name in named(answer) if "device='cuda'" in name]  # noqa: E731
+    without = learn(varve, image)
+    expect(uses(without) == [] and "torch" in named(without), without)
+    answer = learn(varve, image, "--gpus", "all", "--cdi-spec-dir", cdi)
+    [use] = uses(answer)
+    group = named(answer)[use]
+    expect((group["kind"], group["trigger"]) == ("program", f"/{SITE}/torch/__pycache__/kernels.cpython-{sys.version_info.major}{sys.version_info.minor}.pyc"), group)
+    expect(answer["failed"] == [] and named(answer)["torch"]["blob"] == named(without)["torch"]["blob"], "the import is the same start")
+    done = varve.run("profile", "learn", image, "--gpus", "all", "--cdi-spec-dir", work)
+    expect(done.returncode == 1 and b"GPU" in done.stderr and b"left out" not in done.stderr, f"one that is not there is said before anything starts: {done}")
+
+
 def hostile_starts(varve, images):
     image = write(images, "hostile", 1_600_000_000, HOSTILE, command="import time; time.sleep(3600)")
     varve.index(image)
@@ -282,6 +304,7 @@ def main():
         packs_survive_a_rewrite(varve, work, old, first)
         a_machine_that_nobody_vouches_for_is_not_believed(work, new, old)
         a_budget_leaves_out_what_is_wanted_least(varve, old)
+        first_uses_of_a_gpu(varve, images, work)
         hostile_starts(varve, images)
         an_interrupted_one_ends_clean(varve, images)
         nothing_is_left(varve)

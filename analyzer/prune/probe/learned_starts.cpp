@@ -43,6 +43,20 @@ except ImportError:
     pass
 )";
 
+// An import alone opens no GPU, and its first use reads more than the import: kernels, compilers. A library that has
+// none falls back to the CPU, which is not to be learnt.
+struct FirstUse {
+  std::string_view name, code;
+};
+constexpr FirstUse kFirstUses[] = {
+    {"torch", "import torch; x = torch.ones(64, 64, device='cuda'); print((x @ x).sum().item())"},
+    {"jax", "import jax; assert jax.default_backend() == 'gpu'; x = jax.numpy.ones((64, 64)); print((x @ x).sum())"},
+    {"cupy", "import cupy; x = cupy.ones((64, 64)); print((x @ x).sum())"},
+    {"tensorflow",
+     "import tensorflow as tf; assert tf.config.list_physical_devices('GPU'); x = tf.ones((64, 64)); "
+     "print(tf.reduce_sum(x @ x).numpy())"},
+};
+
 constexpr std::size_t kMaxShellText = 200;
 
 // How much an import is wanted; more comes first.
@@ -178,7 +192,14 @@ std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& target
   }
   for (const auto& target : targets)
     if (target.kind == ProbedKind::kCommand) add(What::kCommand, shell_text(target.words), target.words, false);
-  for (auto& start : imports(targets, inventory, python, options)) starts.push_back(std::move(start));
+  for (auto& start : imports(targets, inventory, python, options)) {
+    const auto use = std::ranges::find(kFirstUses, start.name, &FirstUse::name);
+    starts.push_back(std::move(start));
+    if (options.gpu && use != std::end(kFirstUses)) {
+      const std::string code = "import sys; sys.path[:] = [p for p in sys.path if p]; " + std::string(use->code);
+      add(What::kCommand, shell_text({"python3", "-c", std::string(use->code)}), {"/" + python, "-c", code}, true);
+    }
+  }
   // Kernels of one name in several folders; a command that is the very start of Python.
   std::set<std::pair<bool, std::string>> seen;
   std::erase_if(starts, [&](const LearnedStart& start) {

@@ -27,12 +27,13 @@ struct LearnOptions {
   const usage::Snapshot* used = nullptr;  // what is imported; null: nobody knows
   std::size_t top = 50;                   // imports at most
   std::chrono::seconds limit{60};         // of a kernel's reply
+  bool gpu = false;                       // the sessions have one
 };
 
 // The image's Python, its kernels and what starts them, its own command; then imports: those that sessions or notebooks
-// do, most sessions first, or without `used` those of the largest distributions. Of `targets` as probe_targets() finds
-// them, and what dpkg installed; only what the image's first Python imports. Names that cannot be imported are left
-// out.
+// do, most sessions first, or without `used` those of the largest distributions; with a GPU behind each what its
+// library does there first. Of `targets` as probe_targets() finds them, and what dpkg installed; only what the image's
+// first Python imports. Names that cannot be imported are left out.
 std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
                                           const LearnOptions& options);
 

@@ -49,6 +49,19 @@ TEST(LearnedStarts, OnlyWhatIsImportedIsLearntMostSessionsFirst) {
   EXPECT_THAT(imports_of(learned(image, {.used = &snapshot})), ElementsAre("gamma", "alpha", "delta"));
 }
 
+TEST(LearnedStarts, WithAGpuItsFirstUseComesBehindTheImport) {
+  FakeImage image;
+  image.add({"torch"}).add({"other", "", {{"other.py", std::string(1000, '#')}}});
+  const auto first_words = [&](bool gpu) {
+    std::vector<std::string> names;
+    for (const auto& start : learned(image, {.used = nullptr, .gpu = gpu}))
+      if (start.what != What::kPython) names.push_back(start.name.substr(0, start.name.find(';')));
+    return names;
+  };
+  EXPECT_THAT(first_words(false), ElementsAre("other", "torch"));
+  EXPECT_THAT(first_words(true), ElementsAre("other", "torch", "python3 -c \"import torch"));
+}
+
 TEST(LearnedStarts, TheNameIsAWordOfItsOwnAndNeverCode) {
   FakeImage image;
   image.add({"alpha"});
