@@ -121,14 +121,14 @@ def checked(varve, results, name, *words):
     return {(check["name"], check["cold"], metric["name"]): metric["median"] for check in document["checks"] for metric in check["metrics"]}
 
 
-def learnt_copy(options, layout):
-    """The image with start-up packs of what takes no GPU: learning has none."""
+def learnt_copy(options, layout, gpus):
+    """The image with start-up packs, also of what frameworks read when they first use a GPU."""
     copy = options.work / "learnt"
     link_layout(layout, copy)
     with empty_machine(options.varve, options.work / f"state-{time.monotonic_ns()}") as varve:
         varve.index(f"oci:{copy}:latest", timeout=1800)
         began = time.monotonic()
-        learned = varve.json("profile", "learn", "--top", 12, f"oci:{copy}:latest", timeout=1800)
+        learned = varve.json("profile", "learn", *gpus, "--top", 12, f"oci:{copy}:latest", timeout=1800)
         say(f"packs: {learned['bytes'] / 1e6:.1f} MB in {len(learned['groups'])} groups, learnt in {time.monotonic() - began:.0f} s")
     return copy
 
@@ -204,7 +204,7 @@ def main():
         at_first = found.get("cold", {}).get((step, True, metric))
         say(f"{step:12} {metric:22} {alone:12.4g} " + " ".join(f"{other:12.4g} ({other / alone:.2f}x)" if other else f"{'-':>12}" for other in (in_sessions, at_first)))
     if "starts" in parts:
-        measure_starts(options, {"nothing learnt": layout, **({"packs": learnt_copy(options, layout)} if "packs" in parts else {})}, gpus)
+        measure_starts(options, {"nothing learnt": layout, **({"packs": learnt_copy(options, layout, gpus)} if "packs" in parts else {})}, gpus)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ void number_sources(index::Seeds& seeds, const std::vector<index::SeedSource>& s
 
 }  // namespace
 
-EarlierVersion choose_earlier(const oci::Image& image, index::LocalIndex& local) {
+index::ChosenIndex choose_earlier(const oci::Image& image, index::LocalIndex& local) {
   auto chosen = index::choose_index(local, image, index::IndexPlace::kRepository);
   const auto& digest = chosen.index.found.blobs.manifest.digest;
   if (!chosen.index.judgement.vouched)
@@ -150,20 +150,19 @@ EarlierVersion choose_earlier(const oci::Image& image, index::LocalIndex& local)
         "{}: its index {} was not made here, and no key that counts has signed it, so that no other index may rest on "
         "it; first run: varve index {}",
         image.typed(), digest.to_string(), image.typed()));
-  return {.index = std::move(chosen.index.found.blobs), .source = std::move(chosen.source)};
+  return chosen;
 }
 
-index::Seeds find_seeds(const oci::Image& image, const index::LoadedIndex& index, const EarlierVersion& earlier,
+index::Seeds find_seeds(const oci::Image& image, const index::LoadedIndex& index, const index::ChosenIndex& earlier,
                         index::LocalIndex& local, const Work& work) {
   auto& from = earlier.source ? *earlier.source : local.repository();
   std::vector<index::SeedSource> sources;
   std::vector<std::unique_ptr<Contents>> contents;
   std::set<Digest> known;
-  for (const auto& blobs : earlier.index.layers) {
+  for (const auto& blobs : earlier.index.found.blobs.layers) {
     work.cancel.throw_if_cancelled();
     if (!known.insert(blobs.layer_digest).second) continue;
-    const auto map = index::LayerMap::decode(local.blob(blobs.map, from, index::kMaxMapBlobBytes),
-                                             "index blob " + blobs.map.digest.to_string());
+    const auto map = index::read_map(local, blobs.map, from);
     sources.push_back({.layer = blobs.layer_digest, .map = blobs.map.digest, .entries = blobs.entries.digest});
     contents.push_back(std::make_unique<Contents>(blobs, map.stream_bytes, from, local));
   }

@@ -120,11 +120,11 @@ class ImageIndexer {
   bool reuse_layer(LayerState& layer, oci::Repository& source, const index::LayerIndexBlobs& blobs) {
     try {
       if (blobs.windows && !source.has_blob(*blobs.windows)) return false;
-      const auto what = "index blob " + blobs.map.digest.to_string();
-      const auto map = index::LayerMap::decode(local_.blob(blobs.map, source, index::kMaxMapBlobBytes), what);
+      const auto map = index::read_map(local_, blobs.map, source);
       if (map.layer_digest != layer.descriptor.digest || map.diff_id != layer.diff_id ||
           map.compressed_bytes != layer.descriptor.size) {
-        log::warn("{}: is not the map of layer {}", what, layer.descriptor.digest.to_string());
+        log::warn("index blob {}: is not the map of layer {}", blobs.map.digest.to_string(),
+                  layer.descriptor.digest.to_string());
         return false;
       }
       // Merging needs the entries from here; windows only pass through.
@@ -218,8 +218,7 @@ class ImageIndexer {
     made.blobs = blobs;
     made.source = std::shared_ptr<oci::Repository>(std::shared_ptr<void>(), &kept());
     for (const auto& layer : blobs.layers)
-      made.maps.push_back(std::make_shared<const index::LayerMap>(index::LayerMap::decode(
-          local_.blob(layer.map, kept(), index::kMaxMapBlobBytes), "index blob " + layer.map.digest.to_string())));
+      made.maps.push_back(std::make_shared<const index::LayerMap>(index::read_map(local_, layer.map, kept())));
     const auto seeds = find_seeds(image_, made, *options_.earlier, local_, work_);
     if (!seeds.empty()) blobs.seeds = oci::put_bytes(kept(), index::pack_seeds(seeds), index::kSeedsMediaType);
     seeded_bytes_ = seeds.bytes();

@@ -19,7 +19,7 @@ struct IndexOptions {
   bool reuse_foreign = false;  // also layer indexes that others made and no trusted key signed: the result is then no
                                // word of this machine's
   std::uint64_t max_stream_bytes = index::kMaxStreamBytes;  // a layer that inflates beyond it is refused
-  std::optional<EarlierVersion> earlier =
+  std::optional<index::ChosenIndex> earlier =
       std::nullopt;  // whose contents the index names as seeds; absent: those that it named before
 };
 

@@ -46,7 +46,7 @@ std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& im
                                          oci::Repository& source, std::size_t layer) {
   const auto& descriptor = image.manifest.layers[layer];
   const auto what = what_of(blobs.map);
-  auto map = LayerMap::decode(local.blob(blobs.map, source, kMaxMapBlobBytes), what);
+  auto map = read_map(local, blobs.map, source);
   if (map.layer_digest != descriptor.digest || map.diff_id != image.config.diff_ids.at(layer) ||
       map.compressed_bytes != descriptor.size)
     fail<CorruptData>("{}: is not the map of layer {} as the image names it", what, descriptor.digest.to_string());
@@ -278,6 +278,10 @@ std::filesystem::path LocalIndex::trees_dir() const { return root_ / kTreesFolde
 std::shared_ptr<oci::Repository> LocalIndex::holder_of(const std::optional<oci::Descriptor>& blob,
                                                        const std::shared_ptr<oci::Repository>& source) const {
   return blob && layout_->has_blob(*blob) ? layout_ : source;
+}
+
+LayerMap read_map(LocalIndex& local, const oci::Descriptor& blob, oci::Repository& source) {
+  return LayerMap::decode(local.blob(blob, source, kMaxMapBlobBytes), what_of(blob));
 }
 
 Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes) {

@@ -70,6 +70,9 @@ class LocalIndex {
   std::shared_ptr<const trust::Judge> judge_;
 };
 
+// The map in a blob, from `local` or else from `source`. Throws CorruptData, naming the blob.
+LayerMap read_map(LocalIndex& local, const oci::Descriptor& blob, oci::Repository& source);
+
 // Everything a mount needs before it is usable.
 struct LoadedIndex {
   ImageIndexBlobs blobs;

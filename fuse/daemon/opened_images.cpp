@@ -14,7 +14,7 @@
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/index/this_index.h"
-#include "fuse/daemon/verify_streams.h"
+#include "fuse/daemon/stored_streams.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {

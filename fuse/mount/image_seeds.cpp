@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/codec/tar_block.h"
 
@@ -40,66 +41,96 @@ void ImageSeeds::use(index::Seeds seeds, const std::vector<std::shared_ptr<Layer
   used_.store(kept->get(), std::memory_order_release);
 }
 
+// One piece, cut from its begin to its end into what its own layer, a source or a literal has.
+class ImageSeeds::Cut {
+ public:
+  Cut(const Used& used, const Layer& layer, const StreamPiece& piece, std::vector<StreamPiece>& pieces)
+      : used_(used), layer_(layer), piece_(piece), pieces_(pieces), first_(pieces.size()), at_(piece.stream_offset) {}
+
+  void run() {
+    const auto end = piece_.stream_offset + piece_.length;
+    auto next = std::ranges::upper_bound(layer_.ranges, at_, {}, padded_end);
+    for (; next != layer_.ranges.end() && next->stream_range.offset < end; ++next) {
+      const auto taken = pieces_.size();
+      leave_to_layer(next->stream_range.offset);
+      if (pieces_.size() > taken && next != layer_.ranges.begin())
+        pieces_.back().between_files = next->stream_range.offset - padded_end(*std::prev(next)) < kMostHeaderBytes;
+      take_range(*next, std::min(end, next->stream_range.end()));
+      take_literal(std::min(end, padded_end(*next)), kZeros.data() + at_ % codec::kTarBlock);
+    }
+    leave_to_layer(end);
+  }
+
+ private:
+  // What its source has of a range up to there, with the literals in it.
+  void take_range(const index::SeedRange& range, std::uint64_t end) {
+    const auto& source = *used_.sources[range.source]->stream;
+    const auto to_source = range.source_offset - range.stream_range.offset;  // modulo 2^64
+    if (used_.whole == Whole::kCopied &&
+        source.is_readable({.offset = range.source_offset, .length = range.stream_range.length}))
+      return leave_to_layer(end);
+    while (at_ < end) {
+      const auto& span = source.map().spans[source.map().span_at(at_ + to_source)].stream_range;
+      const auto part_end = std::min(end, span.end() - to_source);
+      if (source.is_readable({.offset = at_ + to_source, .length = part_end - at_}))
+        take_seed(range, part_end);
+      else
+        leave_to_layer(part_end);
+    }
+  }
+
+  void take_seed(const index::SeedRange& range, std::uint64_t end) {
+    auto literal =
+        std::ranges::upper_bound(layer_.literals, at_, {}, [](const auto& one) { return one.stream_range().end(); });
+    for (; literal != layer_.literals.end() && literal->stream_offset < end; ++literal) {
+      take_source(range, literal->stream_offset);
+      take_literal(std::min(end, literal->stream_range().end()),
+                   literal->bytes.data() + (at_ - literal->stream_offset));
+    }
+    take_source(range, end);
+  }
+
+  void take_source(const index::SeedRange& range, std::uint64_t end) {
+    if (end <= at_) return;
+    auto part = next_part(end);
+    part.seed = used_.sources[range.source].get();
+    part.seed_offset = range.source_offset + (part.stream_offset - range.stream_range.offset);
+    pieces_.push_back(part);
+  }
+
+  void take_literal(std::uint64_t end, const std::byte* bytes) {
+    if (end <= at_) return;
+    auto part = next_part(end);
+    part.literal = bytes;
+    pieces_.push_back(part);
+  }
+
+  // One piece with what the layer has before it.
+  void leave_to_layer(std::uint64_t end) {
+    if (end <= at_) return;
+    const auto part = next_part(end);
+    if (pieces_.size() == first_ || pieces_.back().is_elsewhere()) return pieces_.push_back(part);
+    pieces_.back().length += part.length;
+    pieces_.back().between_files = false;
+  }
+
+  StreamPiece next_part(std::uint64_t end) { return piece_.part(std::exchange(at_, end), end); }
+
+  const Used& used_;
+  const Layer& layer_;
+  const StreamPiece& piece_;
+  std::vector<StreamPiece>& pieces_;
+  const std::size_t first_;  // of them that is this one's
+  std::uint64_t at_;         // stream side: up to here it is cut
+};
+
 void ImageSeeds::find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces) const {
   const auto* used = used_.load(std::memory_order_acquire);
-  const auto layer =
-      used == nullptr ? std::unordered_map<LayerStream*, Layer>::const_iterator() : used->layers.find(piece.stream);
-  const ByteRange wanted{.offset = piece.stream_offset, .length = piece.length};
-  if (used == nullptr || layer == used->layers.end() || piece.literal != nullptr || piece.stream->is_readable(wanted))
+  if (used == nullptr || piece.literal != nullptr) return pieces.push_back(piece);
+  const auto layer = used->layers.find(piece.stream);
+  if (layer == used->layers.end() || piece.stream->is_readable({.offset = piece.stream_offset, .length = piece.length}))
     return pieces.push_back(piece);
-  const auto& [ranges, literals] = layer->second;
-  const auto first = pieces.size();
-  auto at = wanted.offset;
-  const auto take = [&](std::uint64_t end, const index::SeedRange* range, const std::byte* literal) {
-    if (end <= at) return;
-    auto part = piece.part(at, end);
-    part.literal = literal;
-    if (range != nullptr) {
-      part.seed = used->sources[range->source].get();
-      part.seed_offset = range->source_offset + (at - range->stream_range.offset);
-    }
-    at = end;
-    const bool goes_on =
-        range == nullptr && literal == nullptr && pieces.size() > first && !pieces.back().is_elsewhere();
-    if (!goes_on) return pieces.push_back(part);
-    pieces.back().length += part.length;
-    pieces.back().between_files = false;
-  };
-  // The parts of a range that its source has, with the literals in them.
-  const auto take_range = [&](const index::SeedRange& range, std::uint64_t end) {
-    const auto& source = *used->sources[range.source]->stream;
-    const auto to_source = range.source_offset - range.stream_range.offset;  // modulo 2^64
-    if (used->whole == Whole::kCopied &&
-        source.is_readable({.offset = range.source_offset, .length = range.stream_range.length}))
-      return take(end, nullptr, nullptr);
-    while (at < end) {
-      const auto& span = source.map().spans[source.map().span_at(at + to_source)].stream_range;
-      const auto part_end = std::min(end, span.end() - to_source);
-      const ByteRange there{.offset = at + to_source, .length = part_end - at};
-      if (!source.is_readable(there)) {
-        take(part_end, nullptr, nullptr);
-        continue;
-      }
-      auto literal =
-          std::ranges::upper_bound(literals, at, {}, [](const auto& one) { return one.stream_range().end(); });
-      for (; literal != literals.end() && literal->stream_offset < part_end; ++literal) {
-        take(literal->stream_offset, &range, nullptr);
-        take(std::min(part_end, literal->stream_range().end()), nullptr,
-             literal->bytes.data() + (at - literal->stream_offset));
-      }
-      take(part_end, &range, nullptr);
-    }
-  };
-  auto next = std::ranges::upper_bound(ranges, at, {}, padded_end);
-  for (; next != ranges.end() && next->stream_range.offset < wanted.end(); ++next) {
-    const auto taken = pieces.size();
-    take(next->stream_range.offset, nullptr, nullptr);
-    if (pieces.size() > taken && next != ranges.begin())
-      pieces.back().between_files = next->stream_range.offset - padded_end(*std::prev(next)) < kMostHeaderBytes;
-    take_range(*next, std::min(wanted.end(), next->stream_range.end()));
-    take(std::min(wanted.end(), padded_end(*next)), nullptr, kZeros.data() + at % codec::kTarBlock);
-  }
-  take(wanted.end(), nullptr, nullptr);
+  Cut(*used, layer->second, piece, pieces).run();
 }
 
 bool ImageSeeds::is_here(LayerStream& layer, ByteRange stream_range) const {

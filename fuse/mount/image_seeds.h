@@ -54,6 +54,7 @@ class ImageSeeds {
     std::vector<std::unique_ptr<SeedStream>> sources;  // null for what is not here
     Whole whole = Whole::kRead;
   };
+  class Cut;
 
   template <typename Bytes>
   std::uint64_t sum_of(const Bytes& bytes) const;
