@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """layout_registry.py LAYOUT...: serves OCI layout folders as a read-only registry on loopback, each under its folder's name.
-Prints its port. Knows ranges, referrers and tags; no authentication. Blobs go from the page cache to the socket."""
-import argparse, json, os, re, socket, socketserver, sys
+Prints its port. Knows ranges, referrers and tags; no authentication. Blobs go from the page cache to the socket; --tls takes TLS, too, on the same port."""
+import argparse, json, os, re, socket, socketserver, ssl, sys
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -11,7 +11,12 @@ MANIFEST_LIMIT = 16 << 20
 class Registry(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16
-    layouts = {}
+    layouts, tls = {}, None
+
+    def setup(self):
+        if self.tls and self.request.recv(1, socket.MSG_PEEK) == b"\x16":  # a handshake (RFC 8446, section 5.1)
+            self.request = self.tls.wrap_socket(self.request, server_side=True)
+        super().setup()
 
     def log_message(self, *_):
         pass
@@ -96,6 +101,9 @@ class Registry(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(end - start + 1))
             self.end_headers()
             self.wfile.flush()
+            if body and isinstance(self.connection, ssl.SSLSocket):
+                self.connection.sendfile(file, start, end - start + 1)
+                return
             while body and start <= end:
                 start += os.sendfile(self.connection.fileno(), file.fileno(), start, end - start + 1)
 
@@ -119,7 +127,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("layouts", nargs="+", type=Path)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--tls", type=Path, metavar="PEM", help="a certificate and its key")
     options = parser.parse_args()
+    if options.tls:
+        Registry.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        Registry.tls.load_cert_chain(options.tls)
     Registry.layouts = {folder.resolve().name: folder.resolve() for folder in options.layouts}
     with Server(("127.0.0.1", options.port), Registry) as server:
         print(server.server_address[1], flush=True)

@@ -2,7 +2,7 @@
 """The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
 
 Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
-index, many, warm, between, cold, packs, local, pull, profile. Made images, trees and a history of what was measured are kept in --work.
+index, many, warm, between, cold, packs, rivals, local, pull, profile. Made images, trees and a history of what was measured are kept in --work.
 """
 import argparse, contextlib, hashlib, json, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -296,6 +296,12 @@ class Bench:
                      f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests, link busy {busy:.0%}, daemon {statistics.median(cpu[way]):.2f} s of CPU",
                      f"{statistics.median(times[way]) / limit:.2f}x the limit")
 
+    def measure_rivals(self):
+        """eStargz and SOCI by containerd, where their programs are found, beside `varve run`."""
+        import rivals  # which asks this file for the link and the starts
+        for row in rivals.rows(argparse.Namespace(**{**vars(self.options), "image": f"oci:{self.layout}:latest", "work": self.work, "varve": self.binary})):
+            self.row(*row)
+
     def measure_local(self):
         """Starts from what is whole in the store, the page cache empty, beside the unpacked tree on the same disk."""
         self.prepare_tree()
@@ -395,18 +401,25 @@ def empty_machine(binary, work):
 
 
 @contextlib.contextmanager
-def served(binary, layouts, rate_mbit, rtt_ms):
-    """HOST:PORT of a registry that serves the layouts, each by its folder's name, behind a link."""
+def served(binary, layouts, rate_mbit, rtt_ms, carried=None, registry_options=()):
+    """HOST:PORT of a registry that serves the layouts, each by its folder's name, behind a link. `carried` is told the bytes that came over it."""
     with contextlib.ExitStack() as stack:
-        def start(*command):
+        def start(*command, told=None):
             process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
-            stack.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait()))
+
+            def end():
+                process.send_signal(signal.SIGTERM)
+                said = process.stdout.read()
+                process.wait()
+                if told is not None:
+                    told.append(json.loads(said)["down"])
+            stack.callback(end)
             # The link is not what is measured: it gets a core when it wants one.
             with contextlib.suppress(PermissionError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, -10)
             return int(process.stdout.readline())
-        registry = start("/usr/bin/python3", HERE / "layout_registry.py", *layouts)
-        yield f"127.0.0.1:{start(Path(binary).resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', rate_mbit, '--rtt-ms', rtt_ms)}"
+        registry = start("/usr/bin/python3", HERE / "layout_registry.py", *registry_options, *layouts)
+        yield f"127.0.0.1:{start(Path(binary).resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', rate_mbit, '--rtt-ms', rtt_ms, told=carried)}"
 
 
 def read_all(path):
@@ -432,10 +445,11 @@ def main():
     parser.add_argument("--layout", type=Path, help="the big image, if it was made elsewhere")
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", default="index,many,warm,between,cold,packs,local,pull,profile")
-    parser.add_argument("--starts", default=";".join(PACKED_STARTS), help="of the rows packs and local, with ; between")
+    parser.add_argument("--rows", default="index,many,warm,between,cold,packs,rivals,local,pull,profile")
+    parser.add_argument("--starts", default=";".join(PACKED_STARTS), help="of the rows packs, rivals and local, with ; between")
     parser.add_argument("--learn", choices=PACKED_STARTS, help="learnt for the row packs, besides what `profile learn` chooses by itself")
     parser.add_argument("--budget", default="3%", help="of its packs")
+    parser.add_argument("--programs", action="append", default=[], help="of the row rivals: a folder to look in, or debian13")
     parser.add_argument("--modes", default="kernel,fuse")
     parser.add_argument("--rate-mbit", type=float, default=1000)
     parser.add_argument("--rtt-ms", type=float, default=2)
