@@ -101,7 +101,7 @@ class Registry(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(end - start + 1))
             self.end_headers()
             self.wfile.flush()
-            if body and isinstance(self.connection, ssl.SSLSocket):
+            if body and start <= end and isinstance(self.connection, ssl.SSLSocket):
                 self.connection.sendfile(file, start, end - start + 1)
                 return
             while body and start <= end:

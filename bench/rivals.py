@@ -6,7 +6,7 @@ and containerd-stargz-grpc; soci and soci-snapshotter-grpc. A line says which ar
 containerd 1.7, ctr-remote, SOCI. Images are converted once and kept in --work. From an empty machine, the pull included, to the command's
 end. Needs root and openssl. See bench/README.md.
 """
-import argparse, contextlib, functools, json, os, shutil, signal, statistics, subprocess, sys, time
+import argparse, contextlib, ctypes, functools, hashlib, json, os, shutil, signal, statistics, subprocess, sys, time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -14,15 +14,15 @@ sys.path[:0] = [str(REPOSITORY / name) for name in ("tests/oracle", "tests/runti
 import build  # noqa: E402
 import debian13  # noqa: E402
 from containerd import Containerd, wait_for  # noqa: E402
-from program import need_root, work_folder  # noqa: E402
+from program import end_all_in, need_root, work_folder  # noqa: E402
 from run import PACKED_STARTS, empty_machine, layout_of, link_layout, ratio, read_all, served, spread, timed  # noqa: E402
 from touched import drop_caches  # noqa: E402
 
 DEBIAN_13 = ("stargz-snapshotter", "soci-snapshotter", "containerd", "libc6", "libgcc-s1", "zlib1g")
 PROGRAMS = {"estargz": ("containerd-stargz-grpc", "ctr-remote"), "soci": ("soci-snapshotter-grpc", "soci")}
-COMMON = ("containerd", "ctr", "containerd-shim-runc-v2", "runc", "openssl", "bwrap")
-SOCI_STORE = "/var/lib/soci-snapshotter-grpc"  # of `soci`, which knows no other
-SOCI_INDEX = "application/vnd.amazon.soci.index.v1+json"
+COMMON = ("containerd", "ctr", "containerd-shim-runc-v2", "runc", "openssl")
+SOCI_STORE = Path("/var/lib/soci-snapshotter-grpc")  # it knows no other; in a mount namespace of this program alone
+CLONE_NEWNS = 0x20000
 CONFIG = """version = 2
 root = "{work}/root"
 state = "{work}/state"
@@ -34,12 +34,20 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
   address = "{work}/containerd.sock.ttrpc"
 [debug]
   level = "warn"
-[proxy_plugins.{exports}]
+[proxy_plugins.NAME]
   type = "snapshot"
   address = "{snapshotter}"
 [plugins."io.containerd.internal.v1.opt"]
   path = "{work}/opt"
 """
+
+
+def end(process):
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    process.kill()
+    process.wait()
 
 
 class Rival(contextlib.ExitStack):
@@ -53,30 +61,32 @@ class Rival(contextlib.ExitStack):
 
     def __enter__(self):
         self.work.mkdir(parents=True)
+        self.callback(shutil.rmtree, self.work)
+        self.callback(end_all_in, self.work)
+        (self.work / "snapshotter").mkdir()
+        if self.name == "soci":
+            subprocess.run(["mount", "--bind", self.work / "snapshotter", SOCI_STORE], check=True)
+            self.callback(subprocess.run, ["umount", "-l", SOCI_STORE])
+        try:
+            self.begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def begin(self):
         self.log, address, config = self.work / "snapshotter.log", self.work / "snapshotter.sock", self.work / "snapshotter.toml"
         config.write_text("")
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([PROGRAMS[self.name][0], "--address", address, "--config", config, "--root", self.work / "snapshotter"],
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
-        self.callback(self.end)
+            process = subprocess.Popen([PROGRAMS[self.name][0], "--address", address, "--config", config, "--root", self.work / "snapshotter"],
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
+        self.callback(end, process)
         wait_for(f"{PROGRAMS[self.name][0]} listens", address.exists)
-        self.node = self.enter_context(Containerd(self.work / "containerd", address, self.name, binaries=self.binaries, config=CONFIG))
-        return self
+        self.node = self.enter_context(Containerd(self.work / "containerd", address, self.work, binaries=self.binaries, config=CONFIG.replace("NAME", self.name)))
 
-    def end(self):
-        self.process.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(20)
-        self.process.kill()
-        self.process.wait()
-        for line in sorted(Path("/proc/self/mounts").read_text().splitlines(), reverse=True):
-            if line.split()[1].startswith(f"{self.work}/"):
-                subprocess.run(["umount", "-l", line.split()[1]])
-        shutil.rmtree(self.work)
-
-    def call(self, program, *words, within=(), stdin=subprocess.DEVNULL, timeout=3600):
+    def call(self, program, *words, stdin=subprocess.DEVNULL, timeout=3600):
         """What `program` says, which is told of this containerd."""
-        command = [*within, shutil.which(program, path=self.environment["PATH"]), "--address", self.node.socket, "--namespace", "default", *words]
+        command = [shutil.which(program, path=self.environment["PATH"]), "--address", self.node.socket, "--namespace", "default", *words]
         done = subprocess.run([str(word) for word in command], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment, timeout=timeout, text=True)
         if done.returncode:
             sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}: {done.stdout[-1500:]}\n{self.log.read_text()[-1500:]}")
@@ -95,16 +105,9 @@ class Rival(contextlib.ExitStack):
         """Seconds from the pull's first word to the command's end."""
         puller = {"estargz": ("ctr-remote", "image", "rpull", "--plain-http"), "soci": ("soci", "image", "rpull")}[self.name]
         began = time.monotonic()
-        self.call(*puller, "--snapshotter", self.name, reference, within=self.store())
+        self.call(*puller, "--snapshotter", self.name, reference)
         self.call("ctr", "run", "--rm", "--snapshotter", self.name, reference, "start", *command)
         return time.monotonic() - began
-
-    def store(self):
-        """Before a word of `soci`: what it keeps is kept here."""
-        if self.name != "soci":
-            return ()
-        (self.work / "snapshotter").mkdir(exist_ok=True)
-        return ("bwrap", "--dev-bind", "/", "/", "--bind", self.work / "snapshotter", SOCI_STORE)
 
 
 def convert_to_estargz(rival, layout, tag, folder):
@@ -124,25 +127,24 @@ def convert_to_estargz(rival, layout, tag, folder):
 
 def index_by_soci(rival, layout, tag, folder):
     """Blobs and manifests that `soci create` makes lie beside the image, as `soci push` would put them into a registry."""
-    rival.call("soci", "create", rival.load(layout, tag), within=rival.store())
-    made = build.Layout(folder)
-    for part in (layout / "blobs/sha256").iterdir():
-        os.link(part, made.blob(f"sha256:{part.name}"))
-    listed = json.loads((layout / "index.json").read_text())
+    rival.call("soci", "create", rival.load(layout, tag))
+    link_layout(layout, folder)
+    listed = json.loads((folder / "index.json").read_text())
     for blob in (rival.work / "snapshotter/content/blobs/sha256").iterdir():
-        shutil.copy(blob, made.blob(f"sha256:{blob.name}"))
-        head = blob.read_bytes()[:1]
-        if head == b"{" and "subject" in (document := json.loads(blob.read_text())):
+        kept = folder / "blobs/sha256" / blob.name
+        if not kept.exists():  # of the image, whose files are others', too
+            shutil.copy(blob, kept)
+        if blob.read_bytes()[:1] == b"{" and "subject" in (document := json.loads(blob.read_text())):
             listed["manifests"].append({"mediaType": document["mediaType"], "digest": f"sha256:{blob.name}", "size": blob.stat().st_size})
-    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     (folder / "index.json").write_text(json.dumps(listed))
 
 
 CONVERT = {"estargz": convert_to_estargz, "soci": index_by_soci}
 
 
-class Bench:
+class Bench(contextlib.ExitStack):
     def __init__(self, options, path, work):
+        super().__init__()
         self.options, self.path, self.work, self.number = options, path, work, 0
         self.layout, self.tag = layout_of(options.image)
         self.certificate, both = work / "certificate", work / "certificate-and-key"
@@ -155,29 +157,30 @@ class Bench:
         self.number += 1
         return self.work / f"m{self.number}"
 
-    def kept(self, name, make):
+    def converted(self, name):
         """The image as `name` has it, made once."""
-        folder = self.options.work / f"{self.layout.name}-{name}"
-        if not (folder / "index.json").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        content = hashlib.sha256((self.layout / "index.json").read_bytes()).hexdigest()[:12]
+        folder, unfinished = (self.options.work / f"{self.layout.name}-{name}-{content}{part}" for part in ("", ".unfinished"))
+        if not folder.exists():
+            shutil.rmtree(unfinished, ignore_errors=True)
             began = time.monotonic()
-            with contextlib.ExitStack() as failed:
-                failed.callback(shutil.rmtree, folder, ignore_errors=True)
-                make(folder)
-                failed.pop_all()
+            with Rival(name, self.path, self.folder()) as rival:
+                CONVERT[name](rival, self.layout, self.tag, unfinished)
+            unfinished.rename(folder)
             print(f"{name}: image made in {time.monotonic() - began:.0f} s", flush=True)
         return folder
 
-    def convert(self, name, folder):
-        with Rival(name, self.path, self.folder()) as rival:
-            CONVERT[name](rival, self.layout, self.tag, folder)
-
-    def index(self, folder, budget=None):
+    def indexed(self, name, *learn):
+        """The image with an index of this program's."""
+        folder = self.options.work / f"{self.layout.name}-{name}.made"
+        shutil.rmtree(folder, ignore_errors=True)
         link_layout(self.layout, folder)
+        self.callback(shutil.rmtree, folder)
         with empty_machine(self.options.varve, self.folder()) as varve:
             varve.index(f"oci:{folder}:{self.tag}", timeout=3600)
-            if budget:
-                varve.run("profile", "learn", "--quiet", "--budget", budget, f"oci:{folder}:{self.tag}", check=True, timeout=3600)
+            if learn:
+                varve.run("profile", "learn", "--quiet", *learn, f"oci:{folder}:{self.tag}", check=True, timeout=3600)
+        return folder
 
     def by_varve(self, layout, host, command):
         with empty_machine(self.options.varve, self.folder()) as varve:
@@ -193,10 +196,9 @@ class Bench:
 
     def rows(self, names):
         """(what, seconds, megabytes over the link, ratio to varve with nothing learnt)."""
-        budget = self.options.budget.rstrip("%")
-        ways = {"varve": (self.kept("varve", self.index), self.by_varve), "varve, packs": (self.kept(f"learnt-{budget}", functools.partial(self.index, budget=self.options.budget)), self.by_varve)}
+        ways = {"varve": (self.indexed("varve"), self.by_varve), "varve, packs": (self.indexed("packs", "--budget", self.options.budget), self.by_varve)}
         for name in names:
-            ways[name] = (self.kept(name, functools.partial(self.convert, name)), functools.partial(self.by_rival, name))
+            ways[name] = (self.converted(name), functools.partial(self.by_rival, name))
         for label in self.options.starts.split(";"):
             command = ["/usr/bin/python3", "-c", PACKED_STARTS[label]]
             times, carried = {way: [] for way in ways}, {way: [] for way in ways}
@@ -208,6 +210,21 @@ class Bench:
                         times[way].append(start(layout, host, command))
             for way in ways:
                 yield f"{label}, {way}, s", spread(times[way]), f"{statistics.median(carried[way]) / 1e6:.0f} MB", f"{ratio(times[way], times['varve']):.2f}x of varve"
+
+
+@contextlib.contextmanager
+def own_mounts():
+    """From here on what this program mounts is seen by it and its children alone, and there is a place for SOCI's store."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) != 0:
+        sys.exit(f"unshare: {os.strerror(ctypes.get_errno())}")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    made = not SOCI_STORE.exists()
+    SOCI_STORE.mkdir(exist_ok=True)
+    try:
+        yield
+    finally:
+        if made:
+            SOCI_STORE.rmdir()
 
 
 def rows(options):
@@ -222,8 +239,8 @@ def rows(options):
         else:
             names.append(name)
     if names:
-        with work_folder() as work:
-            yield from Bench(options, path, Path(work)).rows(names)
+        with work_folder() as work, own_mounts(), Bench(options, path, Path(work)) as bench:
+            yield from bench.rows(names)
 
 
 def main():

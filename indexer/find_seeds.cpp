@@ -150,6 +150,7 @@ index::ChosenIndex choose_earlier(const oci::Image& image, index::LocalIndex& lo
         "{}: its index {} was not made here, and no key that counts has signed it, so that no other index may rest on "
         "it; first run: varve index {}",
         image.typed(), digest.to_string(), image.typed()));
+  chosen.early.reset();  // what a mount begins with is not wanted
   return chosen;
 }
 

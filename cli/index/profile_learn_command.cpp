@@ -115,7 +115,7 @@ class Learner {
     prune::LearnOptions options{.used = nullptr,
                                 .top = arguments_.top,
                                 .limit = std::chrono::seconds(arguments_.seconds),
-                                .gpu = arguments_.devices.any()};
+                                .gpu = arguments_.devices.has_gpu()};
     std::optional<usage::Snapshot> used;
     if (arguments_.with_usage) {
       const auto database = open_existing_database(context_, arguments_.database);

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "fuse/session/gpu_access.h"
@@ -14,7 +16,7 @@ namespace {
 // A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
 void add_devices(const Context& context, const SessionOptions& options, fuse::SessionRequest& request) {
   auto access = find_devices(context, options, options.runtime);
-  if (options.any())
+  if (options.gpus != "none" || !options.devices.empty())
     for (const auto& line : fuse::unmet_requirements(request.config.env, fuse::installed_driver_version()))
       log::warn("{}", line);
   request.devices = std::move(access.edits);
@@ -46,6 +48,11 @@ fuse::SessionRequest request_of(const Context& context, const SessionOptions& op
 }
 
 }  // namespace
+
+bool DeviceOptions::has_gpu() const {
+  const auto is_gpu = [](const std::string& device) { return device.starts_with(std::string(fuse::kGpuKind) + "="); };
+  return (gpus != "none" && gpus != "0") || std::ranges::any_of(devices, is_gpu);
+}
 
 fuse::GpuAccess find_devices(const Context& context, const DeviceOptions& options, const std::string& runtime) {
   const fuse::GpuRequest wish{.gpus = options.gpus,

@@ -19,7 +19,7 @@ struct DeviceOptions {
   std::vector<std::string> devices;
   std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
 
-  bool any() const { return gpus != "none" || !devices.empty(); }
+  bool has_gpu() const;
 };
 
 struct SessionOptions : DeviceOptions {

@@ -17,9 +17,9 @@ struct KeeperOptions {
   std::chrono::seconds successor_patience{20};  // for the program that takes the place of a daemon
 };
 
-// Serves until it holds nothing and no daemon is connected, until a daemon says goodbye, or until the daemon died too
-// often. Connections that are given up end: their readers get ENOTCONN. Only processes of the same user are listened
-// to. Uses no threads.
+// Waits for the first daemon. Serves until it holds nothing and no daemon is connected, until a daemon says goodbye, or
+// until the daemon died too often. Connections that are given up end: their readers get ENOTCONN. Only processes of the
+// same user are listened to. Uses no threads.
 void run_keeper(KeeperOptions options);
 
 }  // namespace varve::fuse

@@ -38,8 +38,7 @@ std::vector<std::shared_ptr<LayerStream>> open_stored_streams(LayerStreams& stre
     if (auto stream = map ? open_stored_stream(streams, stored, *map, root) : nullptr)
       opened.push_back(std::move(stream));
     else
-      log::warn("verify: layer {} is in the store, but its index is not on this machine; left alone",
-                stored.layer.to_string());
+      log::warn("layer {} is in the store, but its index is not on this machine; left alone", stored.layer.to_string());
   }
   return opened;
 }

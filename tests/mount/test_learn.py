@@ -227,23 +227,27 @@ def a_budget_leaves_out_what_is_wanted_least(varve, image):
 
 def first_uses_of_a_gpu(varve, images, work):
     """With devices made up of those that every machine has: the library reads more where it finds one."""
-    libraries = {"torch": {"torch/__init__.py": source(6, more="import os\nclass Tensor:\n    __matmul__ = lambda self, other: self\n    sum = lambda self: self\n    item = lambda self: 1\n"
-                                                              "def ones(*shape, device):\n    assert os.path.exists('/dev/nvidia0')\n    import torch.kernels\n    return Tensor()\n"),
-                           "torch/kernels.py": source(7)}}
+    torch = ("import os\nclass Tensor:\n    __matmul__ = lambda self, other: self\n    sum = lambda self: self\n    item = lambda self: 1\n    backward = lambda self: None\n"
+             "    cuda = lambda self: ones(1, device='cuda')\n"
+             "def ones(*shape, device=None):\n    if device:\n        assert os.path.exists('/dev/nvidia0')\n        import torch.kernels\n    return Tensor()\n"
+             "class Conv2d:\n    def __init__(self, *sizes): pass\n    cuda = parameters = lambda self: self\n    def __call__(self, x):\n        import torch.convolutions\n        return x\n"
+             "class nn: Conv2d = Conv2d\nclass cuda: synchronize = staticmethod(lambda: None)\n"
+             "class optim:\n    class SGD:\n        def __init__(self, parameters): pass\n        def step(self): pass\n")
+    libraries = {"torch": {"torch/__init__.py": source(6, more=torch), "torch/kernels.py": source(7), "torch/convolutions.py": source(8)}}
     image = write(images, "gpu", 1_600_000_000, libraries)
     varve.index(image)
     cdi = work / "cdi"
     cdi.mkdir()
     (cdi / "nvidia.json").write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/full"}]}}]}))
-    uses = lambda answer: [name for name in named(answer) if "device='cuda'" in name]  # noqa: E731
+    uses = lambda answer: [name for name in named(answer) if "cuda" in name]  # noqa: E731
     without = learn(varve, image)
     expect(uses(without) == [] and "torch" in named(without), without)
     answer = learn(varve, image, "--gpus", "all", "--cdi-spec-dir", cdi)
-    [use] = uses(answer)
-    group = named(answer)[use]
-    expect((group["kind"], group["trigger"]) == ("program", f"/{SITE}/torch/__pycache__/kernels.cpython-{sys.version_info.major}{sys.version_info.minor}.pyc"), group)
+    groups = [named(answer)[use] for use in uses(answer)]
+    bytecode = lambda name: f"/{SITE}/torch/__pycache__/{name}.cpython-{sys.version_info.major}{sys.version_info.minor}.pyc"  # noqa: E731
+    expect(sorted((group["kind"], group["trigger"]) for group in groups) == [("program", bytecode("convolutions")), ("program", bytecode("kernels"))], groups)
     expect(answer["failed"] == [] and named(answer)["torch"]["blob"] == named(without)["torch"]["blob"], "the import is the same start")
-    done = varve.run("profile", "learn", image, "--gpus", "all", "--cdi-spec-dir", work)
+    done = varve.run("profile", "learn", image, "--gpus", "2", "--cdi-spec-dir", cdi)
     expect(done.returncode == 1 and b"GPU" in done.stderr and b"left out" not in done.stderr, f"one that is not there is said before anything starts: {done}")
 
 

@@ -15,8 +15,11 @@ namespace {
 using usage::ProbedKind;
 using What = LearnedStart::What;
 
-// The name comes as a word of its own, so it is never code. -c looks into the working directory first.
-constexpr std::string_view kImport = "import sys; sys.path[:] = [p for p in sys.path if p]; __import__(sys.argv[1])";
+// -c looks into the working directory first.
+constexpr std::string_view kWithoutWorkingDirectory = "import sys; sys.path[:] = [p for p in sys.path if p]\n";
+
+// The name comes as a word of its own, so it is never code.
+constexpr std::string_view kImport = "__import__(sys.argv[1])";
 
 // Begins twice: in the environment of the image, then in a bare one with one of Python's variables. Whoever starts it
 // has some other environment, and each page of code that only that needs (a locale, a number) would cost a round trip.
@@ -29,9 +32,7 @@ constexpr std::string_view kPrintTwice =
 // installed, and imports the kernel's package, before it reads of the kernel it is to start: so far one goes that there
 // is not.
 constexpr std::string_view kKernelClient = "jupyter_client";
-constexpr std::string_view kStartNoKernel = R"(import sys
-sys.path[:] = [p for p in sys.path if p]
-import jupyter_client
+constexpr std::string_view kStartNoKernel = R"(import jupyter_client
 try:
     from jupyter_client.manager import KernelManager
     KernelManager(kernel_name='varve-no-such-kernel').start_kernel()
@@ -50,12 +51,18 @@ struct FirstUse {
 };
 constexpr FirstUse kFirstUses[] = {
     {"torch", "import torch; x = torch.ones(64, 64, device='cuda'); print((x @ x).sum().item())"},
+    {"torch",
+     "import torch; m = torch.nn.Conv2d(3, 8, 3).cuda(); m(torch.ones(1, 3, 64, 64).cuda()).sum().backward(); "
+     "torch.optim.SGD(m.parameters()).step(); torch.cuda.synchronize()"},
     {"jax", "import jax; assert jax.default_backend() == 'gpu'; x = jax.numpy.ones((64, 64)); print((x @ x).sum())"},
     {"cupy", "import cupy; x = cupy.ones((64, 64)); print((x @ x).sum())"},
     {"tensorflow",
      "import tensorflow as tf; assert tf.config.list_physical_devices('GPU'); x = tf.ones((64, 64)); "
      "print(tf.reduce_sum(x @ x).numpy())"},
 };
+// Several run beside each other, and by default two of these libraries take all of a GPU's memory.
+constexpr std::string_view kTakeLittleMemory =
+    "import os; os.environ.update(XLA_PYTHON_CLIENT_PREALLOCATE='false', TF_FORCE_GPU_ALLOW_GROWTH='true')\n";
 
 constexpr std::size_t kMaxShellText = 200;
 
@@ -104,8 +111,28 @@ bool is_on_path(const packages::Inventory& inventory, const std::string& site) {
   return std::ranges::find(sites, site) != sites.end();
 }
 
+std::string without_working_directory(std::string_view code) {
+  return std::string(kWithoutWorkingDirectory) + std::string(code);
+}
+
 LearnedStart import_of(const std::string& python, const std::string& name) {
-  return {.what = What::kImport, .name = name, .words = {"/" + python, "-c", std::string(kImport), name}, .ends = true};
+  return {.what = What::kImport,
+          .name = name,
+          .words = {"/" + python, "-c", without_working_directory(kImport), name},
+          .ends = true};
+}
+
+std::vector<LearnedStart> first_uses(const std::string& python, const std::string& name) {
+  std::vector<LearnedStart> starts;
+  for (const auto& use : kFirstUses) {
+    if (use.name != name) continue;
+    const std::string code(use.code);
+    starts.push_back({.what = What::kCommand,
+                      .name = shell_text({"python3", "-c", code}),
+                      .words = {"/" + python, "-c", without_working_directory(std::string(kTakeLittleMemory) + code)},
+                      .ends = true});
+  }
+  return starts;
 }
 
 std::vector<LearnedStart> imports(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
@@ -186,19 +213,15 @@ std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& target
   if (has_kernel && has_client) {
     starts.push_back({.what = What::kImport,
                       .name = std::string(kKernelClient),
-                      .words = {"/" + python, "-c", std::string(kStartNoKernel)},
+                      .words = {"/" + python, "-c", without_working_directory(kStartNoKernel)},
                       .ends = true,
                       .before_kernels = true});
   }
   for (const auto& target : targets)
     if (target.kind == ProbedKind::kCommand) add(What::kCommand, shell_text(target.words), target.words, false);
-  for (auto& start : imports(targets, inventory, python, options)) {
-    const auto use = std::ranges::find(kFirstUses, start.name, &FirstUse::name);
-    starts.push_back(std::move(start));
-    if (options.gpu && use != std::end(kFirstUses)) {
-      const std::string code = "import sys; sys.path[:] = [p for p in sys.path if p]; " + std::string(use->code);
-      add(What::kCommand, shell_text({"python3", "-c", std::string(use->code)}), {"/" + python, "-c", code}, true);
-    }
+  for (const auto& start : imports(targets, inventory, python, options)) {
+    starts.push_back(start);
+    if (options.gpu) std::ranges::move(first_uses(python, start.name), std::back_inserter(starts));
   }
   // Kernels of one name in several folders; a command that is the very start of Python.
   std::set<std::pair<bool, std::string>> seen;

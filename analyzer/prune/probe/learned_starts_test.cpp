@@ -11,6 +11,7 @@ namespace {
 
 using test::FakeImage;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 using usage::ProbedKind;
@@ -59,7 +60,8 @@ TEST(LearnedStarts, WithAGpuItsFirstUseComesBehindTheImport) {
     return names;
   };
   EXPECT_THAT(first_words(false), ElementsAre("other", "torch"));
-  EXPECT_THAT(first_words(true), ElementsAre("other", "torch", "python3 -c \"import torch"));
+  EXPECT_THAT(first_words(true), ElementsAre("other", "torch", HasSubstr("import torch"), HasSubstr("import torch")))
+      << "a product, and a step of training";
 }
 
 TEST(LearnedStarts, TheNameIsAWordOfItsOwnAndNeverCode) {
