@@ -254,6 +254,7 @@ TEST_F(ImageSeedsTest, APackIsNotFetchedForWhatTheyHave) {
   source_->set_missing();
   EXPECT_EQ(answer(pieces, moved(kFirst)), "right");
   EXPECT_EQ(layer_->wishes(), 0u);
+  file_.reset();  // with the packs' thread, which reads what is this test's
 }
 
 }  // namespace
