@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / name) for name in ("tests/oracle", "tests/runtimes", "images")]
 import build  # noqa: E402
 import debian13  # noqa: E402
-from containerd import Containerd, wait_for  # noqa: E402
+from containerd import BASE, Containerd, wait_for  # noqa: E402
 from program import end_all_in, need_root, work_folder  # noqa: E402
 from run import PACKED_STARTS, empty_machine, layout_of, link_layout, ratio, read_all, served, spread, timed  # noqa: E402
 from touched import drop_caches  # noqa: E402
@@ -23,22 +23,10 @@ PROGRAMS = {"estargz": ("containerd-stargz-grpc", "ctr-remote"), "soci": ("soci-
 COMMON = ("containerd", "ctr", "containerd-shim-runc-v2", "runc", "openssl")
 SOCI_STORE = Path("/var/lib/soci-snapshotter-grpc")  # it knows no other; in a mount namespace of this program alone
 CLONE_NEWNS = 0x20000
-CONFIG = """version = 2
-root = "{work}/root"
-state = "{work}/state"
-oom_score = 0
-disabled_plugins = ["io.containerd.grpc.v1.cri"]
-[grpc]
-  address = "{work}/containerd.sock"
-[ttrpc]
-  address = "{work}/containerd.sock.ttrpc"
-[debug]
-  level = "warn"
+CONFIG = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n' + BASE + """
 [proxy_plugins.NAME]
   type = "snapshot"
   address = "{snapshotter}"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{work}/opt"
 """
 
 

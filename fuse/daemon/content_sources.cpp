@@ -8,7 +8,7 @@
 #include "core/index/this_index.h"
 #include "core/index/unit_matcher.h"
 #include "fuse/daemon/kept_images.h"
-#include "fuse/daemon/stored_streams.h"
+#include "fuse/stream/stored_streams.h"
 
 namespace varve::fuse {
 namespace {

@@ -17,11 +17,11 @@
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
 #include "fuse/daemon/stale_mounts.h"
-#include "fuse/daemon/stored_streams.h"
 #include "fuse/daemon/verify_streams.h"
 #include "fuse/mount/erofs_mount.h"
 #include "fuse/mount/fuse_mount.h"
 #include "fuse/mount/mount_point.h"
+#include "fuse/stream/stored_streams.h"
 
 namespace varve::fuse {
 namespace {

@@ -14,8 +14,8 @@
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/index/this_index.h"
-#include "fuse/daemon/stored_streams.h"
 #include "fuse/stream/layer_stream.h"
+#include "fuse/stream/stored_streams.h"
 
 namespace varve::fuse {
 namespace {

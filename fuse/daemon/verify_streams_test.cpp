@@ -1,7 +1,7 @@
 #include "fuse/daemon/verify_streams.h"
 
 #include "core/base/file.h"
-#include "fuse/daemon/stored_streams.h"
+#include "fuse/stream/stored_streams.h"
 #include "testing/layer_stream_fixture.h"
 
 namespace varve::fuse {

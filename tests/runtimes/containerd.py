@@ -2,7 +2,8 @@
 import json, os, shutil, subprocess, time
 from pathlib import Path
 
-CONFIG = """version = 2
+# Of any containerd that is one's own.
+BASE = """version = 2
 root = "{work}/root"
 state = "{work}/state"
 oom_score = 0
@@ -12,6 +13,10 @@ oom_score = 0
   address = "{work}/containerd.sock.ttrpc"
 [debug]
   level = "warn"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{work}/opt"
+"""
+CONFIG = BASE + """
 [proxy_plugins.varve]
   type = "snapshot"
   address = "{snapshotter}"
@@ -30,8 +35,6 @@ oom_score = 0
   disable_snapshot_annotations = false
 [plugins."io.containerd.gc.v1.scheduler"]
   deletion_threshold = 1
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{work}/opt"
 """
 
 # A network plugin that gives pods a network of their own and changes nothing of the machine's.

@@ -1,4 +1,4 @@
-#include "fuse/daemon/stored_streams.h"
+#include "fuse/stream/stored_streams.h"
 
 #include "core/base/log.h"
 #include "core/index/this_index.h"
