@@ -19,7 +19,6 @@
 #include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "core/oci/reference.h"
-#include "fuse/session/cdi.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"
 
@@ -207,14 +206,14 @@ void add_place_options(CLI::App* check, GpuCheckArguments& arguments) {
                    "The image, indexed: each step is a session of its own on it. Without: this machine as it is")
       ->type_name("IMAGE");
   check->add_option("--rootfs", place.rootfs, "In place of an image: a folder with an unpacked tree")->type_name("DIR");
-  check->add_option("--gpus", place.gpus, "all, or how many of the machine's GPUs the sessions get")
+  check->add_option("--gpus", place.devices.gpus, "all, or how many of the machine's GPUs the sessions get")
       ->type_name("GPUS")
       ->capture_default_str();
   check->add_option("-e,--env", place.env, "A variable for the sessions; may be repeated")
       ->type_name("K=V")
       ->allow_extra_args(false);
   check
-      ->add_option("--cdi-spec-dir", place.cdi_dirs,
+      ->add_option("--cdi-spec-dir", place.devices.cdi_dirs,
                    "Where devices are described; may be repeated, a later folder wins")
       ->type_name("DIR")
       ->allow_extra_args(false)
@@ -293,7 +292,6 @@ void add_pair_options(CLI::App* check, GpuCheckArguments& arguments) {
 
 void add_gpu_check_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<GpuCheckArguments>();
-  arguments->place.cdi_dirs = fuse::CdiRegistry::default_dirs();
   auto* check = app.add_subcommand(
       "gpu-check",
       "Do GPU, driver and the image's CUDA libraries work, and as fast as they did? Exit status 3 if not, 77 "

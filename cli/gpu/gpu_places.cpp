@@ -6,10 +6,8 @@
 #include "cli/session/child_sessions.h"
 #include "core/base/embedded.h"
 #include "core/base/file.h"
-#include "core/base/log.h"
 #include "core/base/strings.h"
 #include "fuse/control/control_client.h"
-#include "fuse/session/gpu_access.h"
 #include "fuse/session/gpus.h"
 #include "gpu/places.h"
 
@@ -24,10 +22,11 @@ std::vector<std::string> words_of_session(const Context& context, const GpuPlace
                                           const std::filesystem::path& stats) {
   auto words = session_words(context, root);
   words.insert(words.end(),
-               {"--gpus", place.gpus, "--stats", stats.string(), "--volume",
-                fmt::format("{}:{}:ro", probe.string(), gpu::kProbeInSession), "--runtime", place.runtime});
+               {"--stats", stats.string(), "--volume", fmt::format("{}:{}:ro", probe.string(), gpu::kProbeInSession),
+                "--runtime", place.runtime});
   for (const auto& variable : place.env) words.insert(words.end(), {"--env", variable});
-  for (const auto& dir : place.cdi_dirs) words.insert(words.end(), {"--cdi-spec-dir", dir.string()});
+  const auto devices = words_of(place.devices);
+  words.insert(words.end(), devices.begin(), devices.end());
   if (place.image.empty()) {
     words.insert(words.end(), {"--rootfs", place.rootfs.string()});
   } else {
@@ -68,12 +67,7 @@ std::filesystem::path probe_file(const std::filesystem::path& root) {
 
 std::string why_no_gpu(const Context& context, const GpuPlace& place) {
   try {
-    fuse::find_gpus({.gpus = place.gpus,
-                     .devices = {},
-                     .cdi_dirs = place.cdi_dirs,
-                     .runtime = place.runtime,
-                     .root = context.global.root},
-                    [](const std::string& text) { log::info("{}", text); });
+    find_devices(context, place.devices, place.runtime);
     return "";
   } catch (const NotFound& error) {
     const auto driver = fuse::installed_driver_version();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/session/session_options.h"
 #include "gpu/suite.h"
 
 namespace varve::cli {
@@ -16,9 +17,8 @@ namespace varve::cli {
 struct GpuPlace {
   std::string image;  // at most one of these two: both empty = this machine
   std::filesystem::path rootfs;
-  std::string gpus = "all";      // of sessions: as `varve run --gpus` takes it
-  std::vector<std::string> env;  // of sessions: NAME=value
-  std::vector<std::filesystem::path> cdi_dirs;
+  DeviceOptions devices{.gpus = "all", .devices = {}, .cdi_dirs = fuse::CdiRegistry::default_dirs()};  // of sessions
+  std::vector<std::string> env;                                                                        // NAME=value
   std::string runtime = "auto", mode = "auto";
   std::filesystem::path manifest;  // "" = nothing says what the image should hold
 };
