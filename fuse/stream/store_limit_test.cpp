@@ -154,21 +154,24 @@ TEST_F(StoreLimitTest, WhatAnEarlierProcessMountedAsAFileStaysWholeToo) {
 TEST_F(StoreLimitTest, BackgroundWorkIsRefusedWhereEverythingIsInUseAndReadersAreNot) {
   limit_to(300'000);
   options_.store_limit.reader_idle_seconds = options_.store_limit.ahead_idle_seconds = 3'600;
-  const auto layer = tar_layer(2'000'000, 1);
+  options_.sync_interval = 1ms;
+  const auto layer = tar_layer(10'000'000, 1);
   auto stream = serve(layer);
   ASSERT_EQ(read(*stream, 0, 1'000'000), part(layer, 0, 1'000'000));
+  // The limit looks twice, each time behind the disk, which others keep busy, too: there are spans enough to wait for
+  // it.
   std::string said;
-  for (std::uint64_t at = 1'000'000; said.empty() && at < 1'900'000; at += kSpan) {
+  for (std::uint64_t at = 1'000'000; said.empty() && at < 9'900'000; at += kSpan) {
     Outcome fill;
     stream->ensure({.offset = at, .length = 1'000}, Priority::kBackground, fill.done());
     said = fill.wait();
-    std::this_thread::sleep_for(50ms);
+    std::this_thread::sleep_for(100ms);
   }
   EXPECT_THAT(said, HasSubstr("the store is full"));
   Outcome ahead;
-  stream->ensure({.offset = 1'950'000, .length = 1'000}, Priority::kReadAhead, ahead.done());
+  stream->ensure({.offset = 9'950'000, .length = 1'000}, Priority::kReadAhead, ahead.done());
   EXPECT_THAT(ahead.wait(), HasSubstr("the store is full")) << "prefetch is told as well";
-  EXPECT_EQ(read(*stream, 1'900'000, 50'000), part(layer, 1'900'000, 50'000));
+  EXPECT_EQ(read(*stream, 9'900'000, 50'000), part(layer, 9'900'000, 50'000));
 }
 
 class TwoStepsTest : public LayerStreamTestBase {
