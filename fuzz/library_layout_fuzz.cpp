@@ -40,6 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   index::LibraryStart start(*layout, dynamic);
   start.add_relocations(inside(start.relocations()));
   for (const auto& range : start.take_relocated()) inside(range);
+  const auto lists = start.maybe_lists();
+  if (lists.size() > index::LibraryStart::kMaxLists) std::abort();
+  for (const auto& range : lists) start.add_list(range, inside(range));
   std::uint64_t code = 0;
   for (const auto& range : start.init_code()) {
     code += range.length;
@@ -48,5 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (code > 2 * index::LibraryStart::kMaxInitCode) std::abort();
   for (const auto& range : start.used()) inside(range);
   if (start.used().size() > index::LibraryStart::kMaxUsedBlocks) std::abort();
+  const auto at_exit = start.used_at_exit();
+  for (const auto& range : at_exit) inside(range);
+  if (at_exit.size() > index::LibraryStart::kMaxUsedBlocks) std::abort();
   return 0;
 }

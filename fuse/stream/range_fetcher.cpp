@@ -14,6 +14,13 @@ namespace {
 // made only where the next ones' answers would come too late for that; they would take their share of the link from the
 // first reader that comes.
 constexpr unsigned kBackgroundRequests = 2;
+// What nobody waits for is asked for in parts, and so much of it at a time that the link is busy while the next part is
+// asked for: a reader who comes then waits behind no more.
+constexpr double kAnswersUnderWay = 2;
+constexpr double kSpareSeconds = 0.03;
+constexpr std::uint64_t kLeastBulkBytes = 512 << 10;
+constexpr std::uint64_t kFirstBulkBytes = 2 << 20;  // while the link's speed is not known
+constexpr std::uint64_t kBulkParts = 3;
 constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand
 // Readers of an origin that sent nothing for so long do not keep the background work of others from the link.
 constexpr std::chrono::seconds kSilence{2};
@@ -194,7 +201,9 @@ void RangeFetcher::work() {
     const auto priority = request->priority;
     const bool bulk = request->bulk;
     ++origin.in_flight[int(priority)];
+    const auto bulk_bytes = bulk ? request->range.length : 0;
     origin.bulk_in_flight += bulk ? 1 : 0;
+    origin.bulk_bytes += bulk_bytes;
     origin.last_byte = clock_.now();
     // Somebody has to look at what the other origins want while this thread is at work.
     if (waiting_threads_ == 0 && threads_.size() < std::size_t(options_.connections) * kBusyOrigins)
@@ -205,6 +214,7 @@ void RangeFetcher::work() {
     lock.lock();
     --origin.in_flight[int(priority)];
     origin.bulk_in_flight -= bulk ? 1 : 0;
+    origin.bulk_bytes -= bulk_bytes;
     changed_.notify_one();
   }
 }
@@ -247,7 +257,8 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   const auto priority = request.priority;
   const auto& origin = *request.origin;
   if (origin.requests() >= std::max(2u, options_.connections)) return MayStart::kNoConnection;
-  const bool bulk_is_full = priority != Priority::kReader && origin.bulk_in_flight >= bulk_limit_;
+  const bool link_is_full = origin.bulk_bytes > 0 && origin.bulk_bytes + request.range.length > most_bulk_bytes(origin);
+  const bool bulk_is_full = priority != Priority::kReader && (origin.bulk_in_flight >= bulk_limit_ || link_is_full);
   if (request.source->needs_no_budget()) return bulk_is_full ? MayStart::kNoConnection : MayStart::kYes;
   const auto used = budget_.used();
   // Read-ahead leaves a quarter of the memory to readers. A piece larger than all of it may go alone.
@@ -260,6 +271,13 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   if (used > 0 && used + request.range.length > limit && !first_of_its_origin) return MayStart::kNoMemory;
   if (bulk_is_full) return MayStart::kNoConnection;
   return priority != Priority::kBackground || background_may_start(origin) ? MayStart::kYes : MayStart::kNoConnection;
+}
+
+std::uint64_t RangeFetcher::most_bulk_bytes(const Origin& origin) {
+  const auto speed = origin.link.speed();
+  if (speed.bytes_per_second == 0) return kFirstBulkBytes;
+  const auto seconds = kAnswersUnderWay * speed.answer_seconds + kSpareSeconds;
+  return std::max(kLeastBulkBytes, std::uint64_t(speed.bytes_per_second * seconds));
 }
 
 bool RangeFetcher::background_may_start(const Origin& origin) const {
@@ -286,7 +304,9 @@ RangeFetcher::Request RangeFetcher::merge(Key key) {
                   .holds = {}};
   // A reader's request takes read-ahead along only if it may count as one of the bulk requests: its connection is busy
   // for longer.
-  const bool bulk_allowed = request.bulk || request.origin->bulk_in_flight < bulk_limit_;
+  const auto& origin = *request.origin;
+  const bool bulk_allowed =
+      request.bulk || (origin.bulk_in_flight < bulk_limit_ && origin.bulk_bytes < most_bulk_bytes(origin));
   extend(request, key, +1, bulk_allowed);
   // Pieces in front delay the first, so they must be wanted as much.
   extend(request, key, -1, false);
@@ -294,6 +314,7 @@ RangeFetcher::Request RangeFetcher::merge(Key key) {
 }
 
 void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_allowed) {
+  const auto most_bulk = std::min(options_.max_request_bytes, most_bulk_bytes(*request.origin) / kBulkParts);
   auto entry = queued_.find(from);
   while (true) {
     if (direction < 0 && entry == queued_.begin()) return;
@@ -311,7 +332,8 @@ void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_a
     const auto end = std::max(range.end(), request.range.end());
     // Neighbours may share a byte; the gap between others is fetched for nothing.
     const auto together = range.length + request.range.length;
-    if (end - begin > options_.max_request_bytes || end - begin > together + options_.merge_gap_bytes) return;
+    const auto most = bulk || request.bulk ? most_bulk : options_.max_request_bytes;
+    if (end - begin > most || end - begin > together + options_.merge_gap_bytes) return;
     request.range = {.offset = begin, .length = end - begin};
     request.bulk = request.bulk || bulk;
     request.pieces.insert(direction < 0 ? request.pieces.begin() : request.pieces.end(), piece);

@@ -23,20 +23,24 @@ constexpr std::uint64_t kPiece = 1'000;
 // A blob of pieces of equal size; keeps what arrives.
 class TestSource final : public PieceSource {
  public:
-  TestSource(std::shared_ptr<test::ScriptedRepository> repository, std::uint64_t pieces, std::uint32_t seed = 1)
-      : content_(test::some_stream(pieces * kPiece, seed)),
+  TestSource(std::shared_ptr<test::ScriptedRepository> repository, std::uint64_t pieces, std::uint32_t seed = 1,
+             std::uint64_t piece_bytes = kPiece)
+      : content_(test::some_stream(pieces * piece_bytes, seed)),
+        piece_bytes_(piece_bytes),
         repository_(std::move(repository)),
         blob_(repository_->serve(content_)) {}
 
   const oci::Descriptor& blob() const override { return blob_; }
-  ByteRange piece_range(std::size_t piece) const override { return {.offset = piece * kPiece, .length = kPiece}; }
-  std::size_t pieces() const override { return content_.size() / kPiece; }
+  ByteRange piece_range(std::size_t piece) const override {
+    return {.offset = piece * piece_bytes_, .length = piece_bytes_};
+  }
+  std::size_t pieces() const override { return content_.size() / piece_bytes_; }
   std::shared_ptr<oci::Repository> repository(unsigned) const override { return repository_; }
   bool needs_no_budget() const override { return small; }
   void count_request() override {}
   void count_bytes(std::uint64_t, bool) override {}
   void on_piece(std::size_t piece, unsigned, FetchedPiece fetched) noexcept override {
-    EXPECT_EQ(fetched.bytes, to_bytes(ByteView(content_).subspan(piece * kPiece, kPiece)));
+    EXPECT_EQ(fetched.bytes, to_bytes(ByteView(content_).subspan(piece * piece_bytes_, piece_bytes_)));
     const std::lock_guard lock(mutex_);
     order_.push_back(piece);
     if (keep) kept_.push_back(std::move(fetched));
@@ -71,6 +75,7 @@ class TestSource final : public PieceSource {
 
  private:
   const Bytes content_;
+  const std::uint64_t piece_bytes_;
   const std::shared_ptr<test::ScriptedRepository> repository_;
   const oci::Descriptor blob_;
   mutable std::mutex mutex_;
@@ -91,10 +96,11 @@ class RangeFetcherTest : public ::testing::Test {
     fetcher_->want(blocker_, piece, priority);
     repository_->wait_until_gated(++blocked_);
   }
-  std::vector<ByteRange> ranges() const {
+  std::vector<ByteRange> ranges() const { return ranges_of(*source_); }
+  std::vector<ByteRange> ranges_of(const TestSource& source) const {
     std::vector<ByteRange> ranges;
     for (const auto& read : repository_->reads())
-      if (read.digest == source_->blob().digest) ranges.push_back(read.range);
+      if (read.digest == source.blob().digest) ranges.push_back(read.range);
     return ranges;
   }
 
@@ -226,6 +232,51 @@ TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
   EXPECT_NEAR(link.bytes_per_second, 1'000 / 0.060, 1);
   expect_background_at_once(4, fetcher, 100);
   source_->wait_for(14);
+}
+
+// A reader that comes waits behind what is on the wire. Of a link of 5 MB/s whose answers take 20 ms, that is half a
+// MiB.
+TEST_F(RangeFetcherTest, OfASlowLinkReadAheadTakesWhatKeepsItBusyAndInParts) {
+  constexpr std::uint64_t kLarge = 100'000;
+  test::ManualClock clock;
+  const auto source = std::make_shared<TestSource>(repository_, 100, 3, kLarge);
+  RangeFetcher fetcher({.connections = 16, .merge_gap_bytes = 0}, clock);
+  const auto begun = [&](std::size_t expected) {
+    repository_->wait_until_gated(expected);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and no more than may start
+    return ranges_of(*source);
+  };
+  const auto want_all_of = [&](std::size_t first, std::size_t last) {
+    const RangeFetcher::Together together(fetcher);
+    for (auto piece = first; piece < last; ++piece) fetcher.want(source, piece, Priority::kReadAhead);
+  };
+  repository_->close_gate();
+  want_all_of(0, 30);  // while nothing is known: 2 MiB, in requests of a third of that
+  EXPECT_THAT(begun(3), ::testing::UnorderedElementsAre(ByteRange{0, 6 * kLarge}, ByteRange{6 * kLarge, 6 * kLarge},
+                                                        ByteRange{12 * kLarge, 6 * kLarge}));
+  clock.advance(std::chrono::milliseconds(20));
+  repository_->let_through(1);
+  source->wait_for(6);
+  clock.advance(std::chrono::milliseconds(120));
+  repository_->let_through(1);
+  source->wait_for(12);
+  EXPECT_NEAR(fetcher.links().at("memory").bytes_per_second, 5e6, 1);
+  repository_->open_gate();
+  source->wait_for(30);
+  const auto before = ranges_of(*source).size();
+  repository_->close_gate();
+  want_all_of(40, 60);
+  auto asked = begun(5);
+  asked.erase(asked.begin(), asked.begin() + std::ptrdiff_t(before));
+  std::vector<ByteRange> expected;
+  for (std::size_t piece = 40; piece < 45; ++piece) expected.push_back({piece * kLarge, kLarge});
+  EXPECT_THAT(asked, ::testing::UnorderedElementsAreArray(expected));
+  // A reader is not kept from the link, and takes nothing along that would come behind it.
+  fetcher.want(source, 71, Priority::kReadAhead);
+  fetcher.want(source, 70, Priority::kReader);
+  EXPECT_EQ(begun(6).back(), (ByteRange{70 * kLarge, kLarge}));
+  repository_->open_gate();
+  source->wait_for(52);
 }
 
 TEST_F(RangeFetcherTest, FilesOfThisMachineAreNoLink) {

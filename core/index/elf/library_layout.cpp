@@ -16,7 +16,8 @@ constexpr std::uint64_t kUnknownTableBytes = 4096;
 
 struct TableTags {
   std::uint64_t address;
-  std::uint64_t bytes;  // DT_NULL: it does not say
+  std::uint64_t bytes;    // DT_NULL: it does not say
+  bool is_whole = false;  // a loader goes through it; in the others it looks names up
 };
 constexpr auto kTables = std::to_array<TableTags>({{DT_HASH, DT_NULL},
                                                    {DT_GNU_HASH, DT_NULL},
@@ -25,10 +26,19 @@ constexpr auto kTables = std::to_array<TableTags>({{DT_HASH, DT_NULL},
                                                    {DT_VERSYM, DT_NULL},
                                                    {DT_VERNEED, DT_NULL},
                                                    {DT_VERDEF, DT_NULL},
-                                                   {DT_RELA, DT_RELASZ},
-                                                   {DT_REL, DT_RELSZ},
-                                                   {DT_RELR, DT_RELRSZ},
-                                                   {DT_JMPREL, DT_PLTRELSZ}});
+                                                   {DT_RELA, DT_RELASZ, true},
+                                                   {DT_REL, DT_RELSZ, true},
+                                                   {DT_RELR, DT_RELRSZ, true},
+                                                   {DT_JMPREL, DT_PLTRELSZ, true}});
+
+// Takes from `left` what the ranges have, the rest of them goes.
+void cut_to(std::vector<ByteRange>& ranges, std::uint64_t& left) {
+  for (auto& range : ranges) {
+    range.length = std::min(range.length, left);
+    left -= range.length;
+  }
+  std::erase_if(ranges, [](const ByteRange& range) { return range.length == 0; });
+}
 
 }  // namespace
 
@@ -116,31 +126,39 @@ std::optional<std::string> LibraryLayout::text_of(ByteView bytes) {
 // A table that does not say how long it is ends where the next one begins.
 std::vector<ByteRange> LibraryLayout::read_at_load(ByteView dynamic) const {
   const auto section = dynamic_section_of(kOwnFormat, dynamic);
-  std::vector<std::pair<ByteRange, std::optional<std::uint64_t>>> tables;  // to the end of what is mapped; its length
-  for (const auto& table : kTables) {
-    const auto address = section.value(table.address);
+  struct Table {
+    ByteRange to_end;  // of what is mapped
+    std::optional<std::uint64_t> bytes;
+    bool is_whole;
+  };
+  std::vector<Table> tables;
+  for (const auto& tags : kTables) {
+    const auto address = section.value(tags.address);
     if (const auto content = address ? content_at(*address) : std::nullopt)
-      tables.emplace_back(*content, section.value(table.bytes));
+      tables.push_back({*content, section.value(tags.bytes), tags.is_whole});
   }
-  std::ranges::sort(tables, {}, [](const auto& table) { return table.first.offset; });
-  std::vector<ByteRange> ranges;
+  std::ranges::sort(tables, {}, [](const Table& table) { return table.to_end.offset; });
+  std::vector<ByteRange> whole, looked_up;
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    const auto& [content, bytes] = tables[i];
-    const bool is_last = i + 1 == tables.size() || !content.contains(tables[i + 1].first.offset);
-    const auto assumed = is_last ? kUnknownTableBytes : tables[i + 1].first.offset - content.offset;
-    ranges.push_back({content.offset, std::min(content.length, bytes.value_or(assumed))});
+    const auto& [content, bytes, is_whole] = tables[i];
+    const bool is_last = i + 1 == tables.size() || !content.contains(tables[i + 1].to_end.offset);
+    const auto assumed = is_last ? kUnknownTableBytes : tables[i + 1].to_end.offset - content.offset;
+    const ByteRange table{content.offset, std::min(content.length, bytes.value_or(assumed))};
+    if (is_whole)
+      whole.push_back(table);
+    else if (table.length <= kMaxLookedUp)
+      looked_up.push_back(table);
   }
   if (!has_much_data(dynamic))
     for (const auto& load : loads_)
-      if (load.is_writable) ranges.push_back(load.in_file);
-  ranges = joined_ranges(std::move(ranges));
+      if (load.is_writable) whole.push_back(load.in_file);
   auto left = kMaxReadAtLoad;
-  for (auto& range : ranges) {
-    range.length = std::min(range.length, left);
-    left -= range.length;
-  }
-  std::erase_if(ranges, [](const ByteRange& range) { return range.length == 0; });
-  return ranges;
+  whole = joined_ranges(std::move(whole));
+  cut_to(whole, left);
+  looked_up = joined_ranges(std::move(looked_up));
+  cut_to(looked_up, left);
+  whole.insert(whole.end(), looked_up.begin(), looked_up.end());
+  return joined_ranges(std::move(whole));
 }
 
 }  // namespace varve::index

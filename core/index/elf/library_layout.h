@@ -21,7 +21,8 @@ class LibraryLayout {
   static constexpr std::size_t kHeadBytes = 4096;
   static constexpr std::size_t kMaxDynamicBytes = 64 << 10;
   static constexpr std::size_t kMaxNameBytes = 512;             // of one, its end included; longer ones are left out
-  static constexpr std::uint64_t kMaxReadAtLoad = 24ull << 20;  // of one library
+  static constexpr std::uint64_t kMaxReadAtLoad = 64ull << 20;  // of one library
+  static constexpr std::uint64_t kMaxLookedUp = 12ull << 20;    // of a larger table of names only places are read
   static constexpr std::uint64_t kMuchData = 1 << 20;
 
   // `head`: the file's first kHeadBytes, or all of a shorter one. Absent: nothing that is loaded, or the program
@@ -46,8 +47,9 @@ class LibraryLayout {
   // Absent if `bytes` has no end of it, or it is empty.
   static std::optional<std::string> text_of(ByteView bytes);
 
-  // What else is read before code runs, in order: the tables of symbols and relocations, and all data that may be
-  // relocated, but for much of it. kMaxReadAtLoad at most. `dynamic` as above.
+  // What else is read before code runs, in order: the tables of relocations, all data that may be relocated, but for
+  // much of it, and the tables of symbols. kMaxReadAtLoad at most, of those first that are read as a whole. `dynamic`
+  // as above.
   std::vector<ByteRange> read_at_load(ByteView dynamic) const;
   // More than kMuchData may be relocated, and a table says what is (library_start.h).
   bool has_much_data(ByteView dynamic) const;

@@ -130,6 +130,25 @@ TEST(LibraryLayoutTest, ReadsABoundedPartOfAHugeOne) {
               ElementsAre(ByteRange{0, LibraryLayout::kMaxReadAtLoad}));
 }
 
+// As libtensorflow_cc has them: 87 MB of names, in front of the relocations.
+TEST(LibraryLayoutTest, WhatIsReadAsAWholeComesBeforeWhatNamesAreLookedUpIn) {
+  constexpr std::uint64_t kMost = LibraryLayout::kMaxReadAtLoad, kNames = LibraryLayout::kMaxLookedUp;
+  const auto read_of = [](std::uint64_t names, std::uint64_t relocations) {
+    auto file = with_entries({{DT_SYMTAB, kAddress + 4096},
+                              {DT_STRTAB, kAddress + 8192},
+                              {DT_STRSZ, names},
+                              {DT_RELA, kAddress + 8192 + names},
+                              {DT_RELASZ, relocations}});
+    file.size = 8192 + names + relocations + 4096;
+    const auto bytes = file.make();
+    const auto layout = layout_of(bytes);
+    return layout->read_at_load(part(bytes, layout->dynamic_section()));
+  };
+  EXPECT_THAT(read_of(kNames, 4096), ElementsAre(ByteRange{4096, 4096 + kNames + 4096}));
+  EXPECT_THAT(read_of(kNames + 1, 4096), ElementsAre(ByteRange{4096, 4096}, ByteRange{8192 + kNames + 1, 4096}));
+  EXPECT_THAT(read_of(8192, kMost - 4096), ElementsAre(ByteRange{4096, 4096}, ByteRange{16384, kMost - 4096}));
+}
+
 TEST(LibraryLayoutTest, NamesWithoutEndOrTooLongAreLeftOut) {
   const auto file = ElfFile{.names = {{DT_NEEDED, std::string(LibraryLayout::kMaxNameBytes, 'x')},
                                       {DT_NEEDED, std::string(LibraryLayout::kMaxNameBytes - 1, 'y')}}};

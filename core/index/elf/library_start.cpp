@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "core/index/elf/internal/elf_tables.h"
@@ -14,6 +15,11 @@ constexpr std::uint64_t kMaxFunctionBytes =
     4096;  // what lies further behind its start is another's, or not run at once
 constexpr std::uint64_t kLastFunctionBytes = 1024;
 constexpr std::size_t kLongestBytes = 7;  // of the instructions that are looked for
+constexpr std::uint64_t kAligned = 16;    // who begins one function at a multiple of this does so with all
+constexpr std::size_t kCallBytes = 24;    // behind a call's first argument the call comes so soon
+constexpr std::size_t kWord = 8;
+// Fewer functions are not worth the look; most tables of virtual functions have fewer, too.
+constexpr std::size_t kMinListed = 16;
 
 static_assert(LibraryStart::kEntryBytes == sizeof(Elf64_Rela));
 
@@ -33,12 +39,13 @@ LibraryStart::LibraryStart(const LibraryLayout& layout, ByteView dynamic) : layo
     const auto bytes = std::min(content->length, section.value(DT_RELASZ).value_or(0));
     relocations_ = {content->offset, bytes / kEntryBytes * kEntryBytes};
   }
+  fini_ = section.value(DT_FINI).value_or(0);
   init_array_ = {section.value(DT_INIT_ARRAY).value_or(0), section.value(DT_INIT_ARRAYSZ).value_or(0)};
 }
 
 void LibraryStart::add_relocations(ByteView entries) {
   // Most are of the same part as the one before.
-  ByteRange from, to;  // by address, in the file
+  ByteRange from, to, no_code;  // by address, in the file, by address
   std::uint64_t last_block = UINT64_MAX;
   for (; entries.size() >= kEntryBytes; entries = entries.subspan(kEntryBytes)) {
     const auto address = load_le<std::uint64_t>(entries.data());
@@ -51,10 +58,62 @@ void LibraryStart::add_relocations(ByteView entries) {
     const auto block = (to.offset + (address - from.offset)) / kBlock;
     if (std::exchange(last_block, block) != block && relocated_.size() < kMaxRelocated / kBlock)
       if (relocated_.insert(block).second) untaken_.push_back(block);
-    if (!init_array_.contains(address) || !is_relative(load_le<std::uint64_t>(entries.data() + 8))) continue;
-    const auto function = code_at(load_le<std::uint64_t>(entries.data() + 16));
-    if (function && functions_.size() < kMaxFunctions) functions_.push_back(*function);
+    const auto target = load_le<std::uint64_t>(entries.data() + 16);
+    std::optional<std::uint64_t> function;
+    if (is_relative(load_le<std::uint64_t>(entries.data() + 8)) && !no_code.contains(target)) {
+      function = code_at(target);
+      if (const auto* load = layout_.load_at(target); load != nullptr && !load->is_executable)
+        no_code = {load->address, load->in_file.length};
+    }
+    if (!init_array_.contains(address))
+      note_for_list(address, function);
+    else if (function && functions_.size() < kMaxFunctions)
+      functions_.push_back(*function);
   }
+}
+
+// Linkers sort them by address. What has a relocation in front or behind is no whole list.
+void LibraryStart::note_for_list(std::uint64_t address, std::optional<std::uint64_t> function) {
+  const auto last = std::exchange(last_relocated_, address);
+  if (function && address == list_.address + kWord * list_.functions.size() && !list_.functions.empty()) {
+    list_.functions.push_back(*function);
+    return;
+  }
+  end_list(address);
+  if (function && last + kWord != address) list_ = {.address = address, .functions = {*function}};
+}
+
+void LibraryStart::end_list(std::uint64_t next_address) {
+  auto list = std::exchange(list_, {});
+  const auto count = list.functions.size();
+  const auto end = list.address + kWord * count;
+  if (count < kMinListed || next_address == end || lists_.size() == kMaxLists || listed_ + count > kMaxFunctions)
+    return;
+  const auto content = layout_.content_at(list.address - kWord);
+  if (!content || content->length < kWord * (count + 2)) return;
+  list.in_file = {content->offset, kWord * (count + 2)};
+  listed_ += count;
+  lists_.push_back(std::move(list));
+}
+
+std::vector<ByteRange> LibraryStart::maybe_lists() {
+  end_list(0);
+  std::vector<ByteRange> ranges;
+  for (const auto& list : lists_) ranges.push_back(list.in_file);
+  return ranges;
+}
+
+void LibraryStart::add_list(ByteRange in_file, ByteView bytes) {
+  const auto list = std::ranges::find(lists_, in_file, &MaybeList::in_file);
+  if (list == lists_.end() || bytes.size() != in_file.length) return;
+  if (load_le<std::uint64_t>(bytes.data()) != UINT64_MAX || load_le<std::uint64_t>(&bytes[bytes.size() - kWord]) != 0)
+    return;
+  // They run before those of DT_INIT_ARRAY.
+  const auto room = kMaxFunctions - functions_.size();
+  auto& functions = list->functions;
+  functions.resize(std::min(functions.size(), room));
+  functions_.insert(functions_.begin(), functions.rbegin(), functions.rend());
+  lists_.erase(list);
 }
 
 std::vector<ByteRange> LibraryStart::take_relocated() {
@@ -67,9 +126,15 @@ std::vector<ByteRange> LibraryStart::take_relocated() {
   return joined_ranges(std::move(ranges));
 }
 
+// GNU ld puts DT_FINI's code behind all other code and constants behind that, in old libraries in one segment.
+bool LibraryStart::is_code(const LibraryLayout::Load& load, std::uint64_t address) const {
+  const bool has_end = ByteRange{load.address, load.in_file.length}.contains(fini_);
+  return load.is_executable && !(has_end && address > fini_);
+}
+
 std::optional<std::uint64_t> LibraryStart::code_at(std::uint64_t address) const {
   const auto* load = layout_.load_at(address);
-  if (load == nullptr || !load->is_executable) return std::nullopt;
+  if (load == nullptr || !is_code(*load, address)) return std::nullopt;
   return load->in_file.offset + (address - load->address);
 }
 
@@ -117,27 +182,50 @@ void LibraryStart::add_code(ByteRange in_file, ByteView code) {
 void LibraryStart::look_at(std::uint64_t address, ByteView function) {
   constexpr std::byte kCall{0xE8}, kJump{0xE9}, kLea{0x8D};
   constexpr std::byte kWide{0x48}, kWideHighRegister{0x4C};  // prefixes
+  constexpr std::byte kByDistance{0x05}, kNoRegister{0xC7}, kRdi{0x3D};
   const auto target = [&](std::size_t distance_at) {
     const auto distance = std::int32_t(load_le<std::uint32_t>(function.data() + distance_at));
     return address + distance_at + sizeof distance + std::uint64_t(std::int64_t(distance));
   };
+  const auto is_call = [](std::byte code) { return code == kCall || code == kJump; };
   for (std::size_t at = 0; at + kLongestBytes <= function.size(); ++at) {
-    if (function[at] == kCall || function[at] == kJump) {
+    if (is_call(function[at])) {
+      if (address % kAligned == 0 && target(at + 1) % kAligned != 0) continue;
       add_used(target(at + 1), true);
     } else if ((function[at] == kWide || function[at] == kWideHighRegister) && function[at + 1] == kLea) {
-      constexpr std::byte kOperands{0xC7}, kByDistance{0x05};
-      if ((function[at + 2] & kOperands) == kByDistance) add_used(target(at + 3), false);
+      if ((function[at + 2] & kNoRegister) != kByDistance) continue;
+      add_used(target(at + 3), false);
+      const auto behind = function.subspan(at + kLongestBytes);
+      if (function[at] == kWide && function[at + 2] == kRdi &&
+          std::ranges::any_of(behind.first(std::min(behind.size(), kCallBytes)), is_call))
+        add_at_exit(target(at + 3));
     }
   }
 }
 
-void LibraryStart::add_used(std::uint64_t address, bool is_code) {
+void LibraryStart::add_used(std::uint64_t address, bool is_called) {
   const auto* load = layout_.load_at(address);
-  if (load == nullptr || load->is_writable || load->is_executable != is_code) return;
+  if (load == nullptr || load->is_writable || is_code(*load, address) != is_called) return;
   const auto block = (load->in_file.offset + (address - load->address)) / kBlock;
   if (used_blocks_.contains(block) || used_blocks_.size() == kMaxUsedBlocks) return;
   used_blocks_.insert(block);
   used_.push_back(load->in_file.common_with({block * kBlock, kBlock}));
+}
+
+void LibraryStart::add_at_exit(std::uint64_t address) {
+  const auto* load = layout_.load_at(address);
+  if (load == nullptr || load->is_writable || !is_code(*load, address)) return;
+  const auto block = (load->in_file.offset + (address - load->address)) / kBlock;
+  const auto part = load->in_file.common_with({block * kBlock, kBlock});
+  if ((at_exit_.empty() || at_exit_.back() != part) && at_exit_.size() < kMaxFunctions) at_exit_.push_back(part);
+}
+
+std::vector<ByteRange> LibraryStart::used_at_exit() const {
+  std::vector<ByteRange> ranges;
+  std::set<std::uint64_t> blocks;
+  for (const auto& part : at_exit_ | std::views::reverse)
+    if (blocks.size() < kMaxUsedBlocks && blocks.insert(part.offset).second) ranges.push_back(part);
+  return ranges;
 }
 
 }  // namespace varve::index

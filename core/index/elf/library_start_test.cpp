@@ -14,7 +14,8 @@
 namespace varve::index {
 
 // Run before main() by a function of its own: one that the compiler makes for all of a file may call another that does.
-__attribute__((noinline)) int called_at_start(int number) {
+// Aligned, as all functions are where compilers optimize.
+__attribute__((noinline, aligned(16))) int called_at_start(int number) {
   static volatile int sum = 0;
   sum = sum + number;
   return sum;
@@ -39,16 +40,19 @@ LibraryLayout opened(const Bytes& file) {
 }
 
 struct Seen {
-  std::vector<ByteRange> relocated, init_code, used;
+  std::vector<ByteRange> relocated, maybe_lists, init_code = {}, used = {}, at_exit = {};
 };
 Seen all_of(const Bytes& file) {
   const auto layout = opened(file);
   LibraryStart start(layout, bytes_of(file, layout.dynamic_section()));
   start.add_relocations(bytes_of(file, start.relocations()));
-  Seen seen{.relocated = start.take_relocated(), .init_code = start.init_code(), .used = {}};
+  Seen seen{.relocated = start.take_relocated(), .maybe_lists = start.maybe_lists()};
   EXPECT_THAT(start.take_relocated(), IsEmpty()) << "each is told once";
+  for (const auto& range : seen.maybe_lists) start.add_list(range, bytes_of(file, range));
+  seen.init_code = start.init_code();
   for (const auto& range : seen.init_code) start.add_code(range, bytes_of(file, range));
   seen.used = start.used();
+  seen.at_exit = start.used_at_exit();
   return seen;
 }
 
@@ -59,10 +63,26 @@ struct MadeLibrary {
   std::vector<std::array<std::uint64_t, 3>> relocations;  // address, type, addend; of the file's first byte on
   std::vector<std::pair<std::uint64_t, Bytes>> content;
   std::uint64_t functions = 0;
+  std::uint64_t fini = 0;
 
   void add_function(std::uint64_t at, const Bytes& code) {
     relocations.push_back({kInitArray + 8 * functions++, R_X86_64_RELATIVE, at});
     content.emplace_back(at, code);
+  }
+  // As old compilers make them: no tag names the list.
+  void add_list(std::uint64_t at, const std::vector<std::uint64_t>& places, std::uint64_t before = UINT64_MAX,
+                std::uint64_t behind = 0) {
+    Bytes words;
+    append(words, bytes_of_words({before}));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      relocations.push_back({at + 8 * (i + 1), R_X86_64_RELATIVE, places[i]});
+      append(words, Bytes(8));
+    }
+    append(words, bytes_of_words({behind}));
+    content.emplace_back(at, words);
+  }
+  static Bytes bytes_of_words(const std::vector<std::uint64_t>& words) {
+    return to_bytes(std::as_bytes(std::span(words)));
   }
   // `prefix` and the distance from `at` to what is meant.
   static Bytes instruction(std::vector<std::uint8_t> prefix, std::uint64_t at, std::uint64_t target) {
@@ -86,6 +106,7 @@ struct MadeLibrary {
            std::initializer_list<std::pair<std::uint64_t, std::uint64_t>>{{DT_RELA, kAddress + kRelocations},
                                                                           {DT_RELASZ, relocations.size() * 24},
                                                                           {DT_RELAENT, 24},
+                                                                          {DT_FINI, fini == 0 ? 0 : kAddress + fini},
                                                                           {DT_INIT_ARRAY, kAddress + kInitArray},
                                                                           {DT_INIT_ARRAYSZ, functions * 8}}) {
         file.put(out, at, tag);
@@ -119,11 +140,13 @@ TEST(LibraryStartTest, RelocationsSayWhichDataIsWrittenTo) {
 TEST(LibraryStartTest, InitFunctionsCallAndPointAt) {
   constexpr std::uint64_t kFirst = 9 * kBlock, kSecond = 4 * kBlock + 100;
   MadeLibrary library;
-  Bytes first = MadeLibrary::instruction({0xE8}, kFirst, 6 * kBlock + 1);
+  Bytes first = MadeLibrary::instruction({0xE8}, kFirst, 6 * kBlock + 16);
   append(first, MadeLibrary::instruction({0x48, 0x8D, 0x35}, kFirst + first.size(), 2 * kBlock + 9));  // lea rsi
   append(first, MadeLibrary::instruction({0x48, 0x8D, 0x3D}, kFirst + first.size(), 7 * kBlock));   // of code: not run
   append(first, MadeLibrary::instruction({0x4C, 0x8D, 0x05}, kFirst + first.size(), 13 * kBlock));  // of data
-  append(first, MadeLibrary::instruction({0xE9}, kFirst + first.size(), 11 * kBlock + 9));
+  append(first, MadeLibrary::instruction({0xE9}, kFirst + first.size(), 11 * kBlock + 32));
+  append(first,
+         MadeLibrary::instruction({0xE8}, kFirst + first.size(), 10 * kBlock + 1));        // it is aligned, that is not
   append(first, MadeLibrary::instruction({0xE8}, kFirst + first.size(), 2 * kBlock));      // no code there
   append(first, MadeLibrary::instruction({0xE8}, kFirst + first.size(), 1'000 * kBlock));  // nothing there
   append(first, Bytes(8));
@@ -139,6 +162,102 @@ TEST(LibraryStartTest, InitFunctionsCallAndPointAt) {
   // Code is looked at by address here: the second function's first.
   EXPECT_THAT(seen.used, ElementsAre(ByteRange{6 * kBlock, kBlock}, ByteRange{5 * kBlock, kBlock},
                                      ByteRange{2 * kBlock, kBlock}, ByteRange{11 * kBlock, kBlock}));
+}
+
+std::vector<std::uint64_t> places(std::size_t count, std::uint64_t first) {
+  std::vector<std::uint64_t> places;
+  for (std::size_t i = 0; i < count; ++i) places.push_back(first + i * kBlock / 4);
+  return places;
+}
+
+TEST(LibraryStartTest, AListThatNoTagNamesRunsFromItsEnd) {
+  MadeLibrary library;
+  library.add_list(13 * kBlock, places(16, 5 * kBlock));
+  for (const auto at : {5 * kBlock, 8 * kBlock + 3 * kBlock / 4})
+    library.content.emplace_back(at, MadeLibrary::instruction({0xE8}, at, at == 5 * kBlock ? 4 * kBlock : 10 * kBlock));
+  library.add_function(9 * kBlock, MadeLibrary::instruction({0xE8}, 9 * kBlock, 11 * kBlock));
+  const auto seen = all_of(library.make());
+  EXPECT_THAT(seen.maybe_lists, ElementsAre(ByteRange{13 * kBlock, 18 * 8}));
+  EXPECT_EQ(seen.init_code.size(), 17u);
+  // As code is looked at by address: of these three the list's first function lies first, its last one behind it.
+  EXPECT_THAT(seen.used, ElementsAre(ByteRange{4 * kBlock, kBlock}, ByteRange{10 * kBlock, kBlock},
+                                     ByteRange{11 * kBlock, kBlock}));
+}
+
+TEST(LibraryStartTest, WhatIsNoListBeginsNothing) {
+  const auto functions = places(16, 5 * kBlock);
+  MadeLibrary tables;  // of virtual functions
+  tables.add_list(13 * kBlock, functions, 0);
+  tables.add_list(14 * kBlock, functions, UINT64_MAX, 1);
+  EXPECT_EQ(all_of(tables.make()).maybe_lists.size(), 2u);
+  EXPECT_THAT(all_of(tables.make()).init_code, IsEmpty());
+  MadeLibrary others;
+  others.add_list(12 * kBlock + 8, places(15, 5 * kBlock));  // too few
+  others.add_list(13 * kBlock, functions);
+  others.relocations.push_back({13 * kBlock + 17 * 8, R_X86_64_64, 0});  // it goes on with something else
+  others.relocations.push_back({14 * kBlock, R_X86_64_64, 0});           // something else is in front of it
+  others.add_list(14 * kBlock, functions);
+  others.add_list(15 * kBlock, places(16, 1 * kBlock));  // no code
+  EXPECT_THAT(all_of(others.make()).maybe_lists, IsEmpty());
+}
+
+TEST(LibraryStartTest, BytesOfAnotherListAreNotTaken) {
+  MadeLibrary library;
+  library.add_list(13 * kBlock, places(16, 5 * kBlock));
+  const auto bytes = library.make();
+  const auto layout = opened(bytes);
+  LibraryStart start(layout, bytes_of(bytes, layout.dynamic_section()));
+  start.add_relocations(bytes_of(bytes, start.relocations()));
+  const auto list = start.maybe_lists().at(0);
+  start.add_list({list.offset + 8, list.length}, bytes_of(bytes, list));
+  start.add_list(list, bytes_of(bytes, list).first(list.length - 8));
+  EXPECT_THAT(start.init_code(), IsEmpty());
+  start.add_list(list, bytes_of(bytes, list));
+  const auto once = start.init_code();
+  EXPECT_EQ(once.size(), 16u);
+  start.add_list(list, bytes_of(bytes, list));
+  EXPECT_EQ(start.init_code(), once);
+}
+
+// Old libraries have constants in the segment of the code, behind DT_FINI.
+TEST(LibraryStartTest, ConstantsMayLieInTheSegmentOfTheCode) {
+  constexpr std::uint64_t kFirst = 5 * kBlock;
+  MadeLibrary library;
+  library.fini = 9 * kBlock + 8;
+  Bytes code = MadeLibrary::instruction({0x48, 0x8D, 0x35}, kFirst, 10 * kBlock);
+  append(code, MadeLibrary::instruction({0xE8}, kFirst + code.size(), 11 * kBlock));             // that is no code
+  append(code, MadeLibrary::instruction({0x48, 0x8D, 0x35}, kFirst + code.size(), 8 * kBlock));  // that is code
+  append(code, MadeLibrary::instruction({0xE8}, kFirst + code.size(), 7 * kBlock));
+  append(code, Bytes(8));
+  library.add_function(kFirst, code);
+  library.add_function(10 * kBlock, code);  // no code, either
+  const auto seen = all_of(library.make());
+  EXPECT_EQ(seen.init_code.size(), 1u);
+  EXPECT_THAT(seen.used, ElementsAre(ByteRange{10 * kBlock, kBlock}, ByteRange{7 * kBlock, kBlock}));
+}
+
+TEST(LibraryStartTest, WhatWasRegisteredLastRunsFirstAtExit) {
+  MadeLibrary library;
+  const auto registers = [](std::uint64_t at, std::uint64_t function) {
+    Bytes code = MadeLibrary::instruction({0x48, 0x8D, 0x3D}, at, function);                    // lea rdi
+    append(code, MadeLibrary::instruction({0x48, 0x8D, 0x35}, at + code.size(), 13 * kBlock));  // lea rsi: its object
+    append(code, MadeLibrary::instruction({0xE9}, at + code.size(), 4 * kBlock));               // jmp __cxa_atexit
+    append(code, Bytes(8));
+    return code;
+  };
+  library.add_function(5 * kBlock, registers(5 * kBlock, 8 * kBlock));
+  library.add_function(6 * kBlock, registers(6 * kBlock, 10 * kBlock));
+  library.add_function(6 * kBlock + 256, registers(6 * kBlock + 256, 8 * kBlock + 64));
+  library.add_function(6 * kBlock + 512, registers(6 * kBlock + 512, 9 * kBlock));
+  library.add_function(6 * kBlock + 768, registers(6 * kBlock + 768, 2 * kBlock));     // a constant
+  library.add_function(6 * kBlock + 1024, registers(6 * kBlock + 1024, 14 * kBlock));  // data: an object's own call
+  Bytes far = MadeLibrary::instruction({0x48, 0x8D, 0x3D}, 7 * kBlock, 11 * kBlock);
+  append(far, Bytes(64));
+  append(far, MadeLibrary::instruction({0xE8}, 7 * kBlock + far.size(), 4 * kBlock));
+  append(far, Bytes(8));
+  library.add_function(7 * kBlock, far);
+  EXPECT_THAT(all_of(library.make()).at_exit, ElementsAre(ByteRange{9 * kBlock, kBlock}, ByteRange{8 * kBlock, kBlock},
+                                                          ByteRange{10 * kBlock, kBlock}));
 }
 
 TEST(LibraryStartTest, WhatLiesBehindAFunctionIsAnothers) {
@@ -163,8 +282,13 @@ TEST(LibraryStartTest, HoldsItsBounds) {
   library.content.emplace_back(4 * kBlock, Bytes(8 * kBlock, std::byte(0xE8)));
   std::mt19937_64 random(3);
   for (int i = 0; i < 2'000; ++i) library.add_function(random() % (20 * kBlock), Bytes());
+  library.add_list(14 * kBlock, places(20, 5 * kBlock));
+  library.add_list(16 * kBlock - 22 * 8, places(20, 5 * kBlock));  // to the file's last byte
+  for (std::uint64_t i = 0; i < 20; ++i)                           // one behind the file
+    library.relocations.push_back({20 * kBlock + 8 * i, R_X86_64_RELATIVE, 5 * kBlock});
   const auto bytes = library.make();
-  for (const auto& ranges : {all_of(bytes).relocated, all_of(bytes).init_code, all_of(bytes).used})
+  const auto seen = all_of(bytes);
+  for (const auto& ranges : {seen.relocated, seen.maybe_lists, seen.init_code, seen.used, seen.at_exit})
     for (const auto& range : ranges) EXPECT_TRUE(range.length > 0 && range.fits_in(bytes.size()));
 }
 

@@ -49,6 +49,7 @@ struct LoaderAhead::Events {
   std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before the heads were known
   std::vector<std::size_t> begun;                          // heads
   std::vector<std::uint32_t> packages;                     // groups of modules
+  std::vector<ExitPart> at_exit;
   std::vector<Arrival> arrived;
 
   void add(const Arrival& arrival) {
@@ -73,9 +74,15 @@ class LoaderAhead::Work {
     for (const auto& extent : ahead_.tables_->modules.extents_of(group))
       ahead_.devices_.at(extent.place.device - 1)->find_pieces({extent.place.offset, extent.length}, 0, pieces);
     log::debug("a package is being imported: {} parts of it are fetched ahead", pieces.size());
-    for (const auto& piece : pieces)
-      if (!piece.learnt && is_worth_fetching(piece) && take_from_budget(piece.length))
-        piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, [](const auto&) {});
+    fetch_now(pieces);
+  }
+
+  void fetch_at_exit(const std::vector<ExitPart>& parts) {
+    log::debug("a process exits: {} parts of libraries are fetched ahead", parts.size());
+    std::vector<StreamPiece> pieces;
+    for (const auto& part : parts)
+      ahead_.devices_.at(part.place.device - 1)->find_pieces({part.place.offset, part.length}, 0, pieces);
+    fetch_now(pieces);
   }
 
   void take(const Events::Arrival& arrival) {
@@ -260,8 +267,9 @@ class LoaderAhead::Work {
     }
     auto ranges = library.start->take_relocated();
     std::ranges::reverse(ranges);
-    if (library.has_much_data)
-      for (const auto& range : ranges) bulk_.push_front({Kind::kData, number, range});
+    if (!library.has_much_data) return;
+    library.tables_left += ranges.size();
+    for (const auto& range : ranges) bulk_.push_front({Kind::kTables, number, range});
   }
 
   // False if there is none yet, or no more.
@@ -270,6 +278,8 @@ class LoaderAhead::Work {
     const auto number = inits_.front();
     inits_.pop_front();
     auto& library = found_[number];
+    for (const auto& range : library.start->maybe_lists())
+      if (const auto bytes = read(library, range)) library.start->add_list(range, *bytes);
     const auto code = library.start->init_code();
     library.code_left = code.size();
     if (code.empty()) library.start.reset();
@@ -281,6 +291,13 @@ class LoaderAhead::Work {
     for (const auto& range : library.start->init_code())
       if (const auto code = read(library, range)) library.start->add_code(range, *code);
     for (const auto& range : library.start->used()) bulk_.push_back({Kind::kData, number, range});
+    std::vector<ExitPart> at_exit;
+    for (const auto& range : library.start->used_at_exit())
+      for (const auto& run : library.runs)
+        if (const auto part = range.common_with({run.file_offset, run.length}); run.device != 0 && part.length > 0)
+          at_exit.push_back(
+              {.place = {run.device, run.device_offset + (part.offset - run.file_offset)}, .length = part.length});
+    ahead_.exits_.add(at_exit);
     library.start.reset();
   }
 
@@ -317,6 +334,12 @@ class LoaderAhead::Work {
         piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, done);
     }
     waiting->arrived(true);
+  }
+
+  void fetch_now(const std::vector<StreamPiece>& pieces) {
+    for (const auto& piece : pieces)
+      if (!piece.learnt && is_worth_fetching(piece) && take_from_budget(piece.length))
+        piece.stream->ensure({piece.stream_offset, piece.length}, Priority::kReadAhead, [](const auto&) {});
   }
 
   bool take_from_budget(std::uint64_t bytes) {
@@ -384,6 +407,7 @@ void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
   for (const auto& head : libraries.heads_in(device, device_range))
     begin_load(std::size_t(&head - libraries.heads().data()));
   if (const auto group = known->modules.note_read(device, device_range)) begin_package(*group);
+  if (auto parts = exits_.note_read(device, device_range); !parts.empty()) begin_exit(std::move(parts));
 }
 
 void LoaderAhead::begin_load(std::size_t head) {
@@ -396,6 +420,12 @@ void LoaderAhead::begin_load(std::size_t head) {
 void LoaderAhead::begin_package(std::uint32_t group) {
   const std::lock_guard guard(events_->mutex);
   events_->packages.push_back(group);
+  events_->changed.notify_one();
+}
+
+void LoaderAhead::begin_exit(std::vector<ExitPart> parts) {
+  const std::lock_guard guard(events_->mutex);
+  events_->at_exit.insert(events_->at_exit.end(), parts.begin(), parts.end());
   events_->changed.notify_one();
 }
 
@@ -418,15 +448,18 @@ void LoaderAhead::run(const std::stop_token& stop) {
   Work work(*this);
   std::unique_lock lock(events_->mutex);
   const auto is_awaited = [&] {
-    return !events_->begun.empty() || !events_->packages.empty() || !events_->arrived.empty();
+    return !events_->begun.empty() || !events_->packages.empty() || !events_->at_exit.empty() ||
+           !events_->arrived.empty();
   };
   while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
     const auto begun = std::exchange(events_->begun, {});
     const auto packages = std::exchange(events_->packages, {});
+    const auto at_exit = std::exchange(events_->at_exit, {});
     const auto arrived = std::exchange(events_->arrived, {});
     lock.unlock();
     for (const auto head : begun) work.begin(head);
     for (const auto group : packages) work.fetch_modules(group);
+    if (!at_exit.empty()) work.fetch_at_exit(at_exit);
     for (const auto& arrival : arrived) work.take(arrival);
     work.go_on();
     lock.lock();

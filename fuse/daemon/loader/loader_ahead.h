@@ -16,6 +16,8 @@
 //     a read of a second place of a package's modules (module_table.h) -> the rest of them
 //     a load of a second extension module of a folder -> all of that folder
 //
+// And who seems to exit (exit_table.h) gets what the init functions left for that, of all libraries.
+//
 // All as read-ahead: behind whoever waits. Nothing is fetched because an image is mounted. A read of what a start-up
 // pack brings begins nothing: what such a start reads was learnt, and it is in the pack.
 #include <algorithm>
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "core/index/format/erofs.h"
+#include "fuse/daemon/loader/exit_table.h"
 #include "fuse/daemon/loader/library_table.h"
 #include "fuse/daemon/loader/module_table.h"
 #include "fuse/mount/stream_file.h"
@@ -66,6 +69,7 @@ class LoaderAhead {
 
   void begin_load(std::size_t head);
   void begin_package(std::uint32_t group);
+  void begin_exit(std::vector<ExitPart> parts);
   void run(const std::stop_token& stop);
 
   const index::ErofsReader& tree_;
@@ -75,6 +79,7 @@ class LoaderAhead {
   std::unique_ptr<const Known> tables_;        // of the thread until `known_`
   std::unique_ptr<std::atomic<bool>[]> told_;  // by head, likewise
   std::atomic<const Known*> known_ = nullptr;
+  ExitTable exits_;
   std::once_flag once_;
   std::jthread thread_;
 };

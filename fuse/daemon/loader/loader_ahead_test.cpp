@@ -158,6 +158,81 @@ TEST_F(LoaderAheadTest, AHeadBringsAllThatItsLoadReads) {
   expect_untouched({"opt/site/other/libother.so"});
 }
 
+// Init functions of a library, each with one to run at exit: 64 KiB of tables, 2 MiB of code, 64 KiB of data.
+struct LibraryWithInit {
+  static constexpr std::uint64_t kCode = 64 << 10, kCodeBytes = 2 << 20, kData = kCode + kCodeBytes;
+  static constexpr std::uint64_t kFunctions = 16;
+  static constexpr std::uint64_t at_exit(std::uint64_t function) { return kCode + (function + 8) * (64 << 10); }
+
+  static Bytes make(const std::string& name) {
+    ElfFile file{.size = kData + (64 << 10), .names = {{DT_SONAME, name}}};
+    file.edit = [&](Bytes& out) {
+      using test::kAddress;
+      file.put(out, 56, std::uint16_t(4));
+      file.segment(out, 0, PT_LOAD, 0, kCode);
+      file.put(out, file.segments_at + 4, std::uint32_t(PF_R));
+      file.segment(out, 2, PT_LOAD, kCode, kCodeBytes);
+      file.put(out, file.segments_at + 2 * 56 + 4, std::uint32_t(PF_R | PF_X));
+      file.segment(out, 3, PT_LOAD, kData, 64 << 10);
+      file.put(out, file.segments_at + 3 * 56 + 4, std::uint32_t(PF_R | PF_W));
+      auto at = file.dynamic_at;
+      while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
+      for (const auto& [tag, value] :
+           std::vector<std::pair<std::uint64_t, std::uint64_t>>{{DT_RELA, kAddress + 16384},
+                                                                {DT_RELASZ, kFunctions * 24},
+                                                                {DT_RELAENT, 24},
+                                                                {DT_FINI, kAddress + kData - 8}}) {
+        file.put(out, at, tag);
+        file.put(out, at + 8, value);
+        at += 16;
+      }
+      file.segment(out, 1, PT_DYNAMIC, file.dynamic_at, at + 16 - file.dynamic_at);
+      // No tag tells of the functions: -1, functions, 0.
+      file.put(out, kData, UINT64_MAX);
+      for (std::uint64_t i = 0; i < kFunctions; ++i) {
+        const auto function = kCode + i * 256;
+        file.put(out, 16384 + 24 * i, kAddress + kData + 8 * (i + 1));
+        file.put(out, 16384 + 24 * i + 8, std::uint64_t(R_X86_64_RELATIVE));
+        file.put(out, 16384 + 24 * i + 16, kAddress + function);
+        const std::uint8_t lea[] = {0x48, 0x8D, 0x3D}, call[] = {0xE8};
+        std::ranges::copy(std::as_bytes(std::span(lea)), &out[function]);
+        file.put(out, function + 3, std::uint32_t(at_exit(i) - (function + 7)));
+        std::ranges::copy(std::as_bytes(std::span(call)), &out[function + 7]);
+        file.put(out, function + 8, std::uint32_t(kCode + 32 * (64 << 10) - 64 - (function + 12)));
+      }
+    };
+    return file.make();
+  }
+};
+
+TEST_F(LoaderAheadTest, WhoExitsGetsWhatInitFunctionsLeftForThat) {
+  using Made = LibraryWithInit;
+  const std::string first = "opt/site-packages/a/libfirst.so", second = "opt/site-packages/a/libsecond.so";
+  add(first, Made::make("libfirst.so"));
+  add(second, Made::make("libsecond.so"));
+  add_library("settle/bin/last", {});
+  begin();
+  const auto has_started = [&](const std::string& path) {
+    return comes([&] { return is_wanted(path, {Made::kCode + Made::kCodeBytes - (64 << 10), 64 << 10}); });
+  };
+  read_head(first);
+  EXPECT_TRUE(has_started(first)) << "what its init functions call";
+  read_head(second);
+  EXPECT_TRUE(has_started(second));
+  settle();
+  const ByteRange left_for_exit{Made::at_exit(4), 64 << 10};
+  EXPECT_FALSE(is_wanted(first, left_for_exit));
+  // They are in a list that runs from its end: what its first function registered exits first.
+  read_at(second, Made::at_exit(0));
+  read_at(second, Made::at_exit(1));
+  settle();
+  EXPECT_FALSE(is_wanted(second, left_for_exit));
+  read_at(second, Made::at_exit(2));
+  for (const auto& path : {second, first}) EXPECT_TRUE(comes([&] { return is_wanted(path, left_for_exit); })) << path;
+  EXPECT_TRUE(comes([&] { return is_wanted(first, {Made::at_exit(0), 64 << 10}); }));
+  EXPECT_FALSE(is_wanted(second, {Made::at_exit(0), 64 << 10})) << "its reader has it";
+}
+
 TEST_F(LoaderAheadTest, TablesAndRelocatedDataComeLast) {
   ElfFile file{.size = 1 << 20, .dynamic_at = 4096, .strings_at = 2048, .names = {{DT_NEEDED, "libdata.so"}}};
   file.edit = [&](Bytes& out) { file.put(out, 64 + 4, std::uint32_t(PF_R | PF_W)); };
