@@ -19,7 +19,9 @@ constexpr unsigned kBackgroundRequests = 2;
 constexpr double kAnswersUnderWay = 2;
 constexpr double kSpareSeconds = 0.03;
 constexpr std::uint64_t kLeastBulkBytes = 512 << 10;
-constexpr std::uint64_t kFirstBulkBytes = 2 << 20;  // while the link's speed is not known
+// While the link's speed is not known: one request at a time would never show it.
+constexpr std::uint64_t kFirstBulkBytes = 2 << 20;
+constexpr unsigned kFirstBulkRequests = 3;
 constexpr std::uint64_t kBulkParts = 3;
 constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand
 // Readers of an origin that sent nothing for so long do not keep the background work of others from the link.
@@ -80,6 +82,7 @@ void RangeFetcher::want(std::shared_ptr<PieceSource> source, std::size_t piece, 
     const auto [entry, fresh] = queued_.try_emplace(key);
     auto& queued = entry->second;
     if (fresh) {
+      if (repository) origins_[origin].is_local = repository->is_local();
       queued = {.source = std::move(source),
                 .origin = &origins_[origin],
                 .priority = priority,
@@ -257,7 +260,9 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   const auto priority = request.priority;
   const auto& origin = *request.origin;
   if (origin.requests() >= std::max(2u, options_.connections)) return MayStart::kNoConnection;
-  const bool link_is_full = origin.bulk_bytes > 0 && origin.bulk_bytes + request.range.length > most_bulk_bytes(origin);
+  const bool has_first_requests =
+      origin.bulk_in_flight >= (origin.link.speed().bytes_per_second == 0 ? kFirstBulkRequests : 1);
+  const bool link_is_full = has_first_requests && origin.bulk_bytes + request.range.length > most_bulk_bytes(origin);
   const bool bulk_is_full = priority != Priority::kReader && (origin.bulk_in_flight >= bulk_limit_ || link_is_full);
   if (request.source->needs_no_budget()) return bulk_is_full ? MayStart::kNoConnection : MayStart::kYes;
   const auto used = budget_.used();
@@ -273,7 +278,8 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   return priority != Priority::kBackground || background_may_start(origin) ? MayStart::kYes : MayStart::kNoConnection;
 }
 
-std::uint64_t RangeFetcher::most_bulk_bytes(const Origin& origin) {
+std::uint64_t RangeFetcher::most_bulk_bytes(const Origin& origin) const {
+  if (origin.is_local) return options_.max_in_flight_bytes;
   const auto speed = origin.link.speed();
   if (speed.bytes_per_second == 0) return kFirstBulkBytes;
   const auto seconds = kAnswersUnderWay * speed.answer_seconds + kSpareSeconds;
@@ -332,7 +338,7 @@ void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_a
     const auto end = std::max(range.end(), request.range.end());
     // Neighbours may share a byte; the gap between others is fetched for nothing.
     const auto together = range.length + request.range.length;
-    const auto most = bulk || request.bulk ? most_bulk : options_.max_request_bytes;
+    const auto most = bulk || request.priority != Priority::kReader ? most_bulk : options_.max_request_bytes;
     if (end - begin > most || end - begin > together + options_.merge_gap_bytes) return;
     request.range = {.offset = begin, .length = end - begin};
     request.bulk = request.bulk || bulk;

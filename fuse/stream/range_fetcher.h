@@ -128,7 +128,8 @@ class RangeFetcher {
     Ready ready_small;           // of sources that need no budget: never behind a piece that waits for memory
     unsigned in_flight[3] = {};  // requests, by Priority
     unsigned bulk_in_flight = 0;
-    std::uint64_t bulk_bytes = 0;                                 // asked for by those
+    std::uint64_t bulk_bytes = 0;  // asked for by those
+    bool is_local = false;
     std::atomic<Clock::TimePoint> last_byte{Clock::TimePoint()};  // or the last request's start
     LinkMeter link;
 
@@ -168,7 +169,7 @@ class RangeFetcher {
   enum class MayStart { kYes, kNoConnection, kNoMemory };
   MayStart may_start(const Request& request) const;
   bool background_may_start(const Origin& origin) const;
-  static std::uint64_t most_bulk_bytes(const Origin& origin);
+  std::uint64_t most_bulk_bytes(const Origin& origin) const;
   bool is_silent(const Origin& origin) const;
   Request merge(Key key);
   void extend(Request& request, Key from, int direction, bool bulk_allowed);

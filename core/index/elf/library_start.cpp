@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <utility>
 
@@ -15,8 +16,11 @@ constexpr std::uint64_t kMaxFunctionBytes =
     4096;  // what lies further behind its start is another's, or not run at once
 constexpr std::uint64_t kLastFunctionBytes = 1024;
 constexpr std::size_t kLongestBytes = 7;  // of the instructions that are looked for
-constexpr std::uint64_t kAligned = 16;    // who begins one function at a multiple of this does so with all
-constexpr std::size_t kCallBytes = 24;    // behind a call's first argument the call comes so soon
+// GNU ld puts DT_INIT's code in front of all other, DT_FINI's behind it, and constants behind that, in old libraries in
+// one segment. Others put the two beside each other.
+constexpr std::uint64_t kLeastCode = 64 << 10;
+constexpr std::uint64_t kAligned = 16;  // who begins one function at a multiple of this does so with all
+constexpr std::size_t kCallBytes = 24;  // behind a call's first argument the call comes so soon
 constexpr std::size_t kWord = 8;
 // Fewer functions are not worth the look; most tables of virtual functions have fewer, too.
 constexpr std::size_t kMinListed = 16;
@@ -36,10 +40,11 @@ LibraryStart::LibraryStart(const LibraryLayout& layout, ByteView dynamic) : layo
   const auto address = section.value(DT_RELA);
   if (const auto content = address ? layout.content_at(*address) : std::nullopt;
       content && entry_bytes == kEntryBytes) {
-    const auto bytes = std::min(content->length, section.value(DT_RELASZ).value_or(0));
+    const auto bytes = std::min({content->length, section.value(DT_RELASZ).value_or(0), LibraryLayout::kMaxReadAtLoad});
     relocations_ = {content->offset, bytes / kEntryBytes * kEntryBytes};
   }
-  fini_ = section.value(DT_FINI).value_or(0);
+  const auto init = section.value(DT_INIT), fini = section.value(DT_FINI);
+  if (init && fini && *fini > *init && *fini - *init > kLeastCode) code_end_ = *fini;
   init_array_ = {section.value(DT_INIT_ARRAY).value_or(0), section.value(DT_INIT_ARRAYSZ).value_or(0)};
 }
 
@@ -126,10 +131,9 @@ std::vector<ByteRange> LibraryStart::take_relocated() {
   return joined_ranges(std::move(ranges));
 }
 
-// GNU ld puts DT_FINI's code behind all other code and constants behind that, in old libraries in one segment.
 bool LibraryStart::is_code(const LibraryLayout::Load& load, std::uint64_t address) const {
-  const bool has_end = ByteRange{load.address, load.in_file.length}.contains(fini_);
-  return load.is_executable && !(has_end && address > fini_);
+  const bool has_end = code_end_ != 0 && ByteRange{load.address, load.in_file.length}.contains(code_end_);
+  return load.is_executable && !(has_end && address > code_end_);
 }
 
 std::optional<std::uint64_t> LibraryStart::code_at(std::uint64_t address) const {
@@ -145,37 +149,47 @@ const LibraryLayout::Load* LibraryStart::load_of(std::uint64_t function) const {
   return load == layout_.loads().end() ? nullptr : &*load;
 }
 
-std::vector<ByteRange> LibraryStart::init_code() const {
-  auto starts = functions_;
-  std::ranges::sort(starts);
+std::vector<ByteRange> LibraryStart::init_code() {
+  starts_.clear();
+  for (std::size_t turn = 0; turn < functions_.size(); ++turn) starts_.emplace_back(functions_[turn], turn);
+  std::ranges::sort(starts_);
   std::vector<ByteRange> ranges;
   std::uint64_t left = kMaxInitCode;
-  for (std::size_t i = 0; i < starts.size() && left > 0; ++i) {
-    const bool is_last = i + 1 == starts.size();
-    auto length = is_last ? kLastFunctionBytes : std::min(starts[i + 1] - starts[i], kMaxFunctionBytes);
-    if (const auto* load = load_of(starts[i])) length = std::min(length, load->in_file.end() - starts[i]);
+  for (std::size_t i = 0; i < starts_.size() && left > 0; ++i) {
+    const auto start = starts_[i].first;
+    const bool is_last = i + 1 == starts_.size();
+    auto length = is_last ? kLastFunctionBytes : std::min(starts_[i + 1].first - start, kMaxFunctionBytes);
+    if (const auto* load = load_of(start)) length = std::min(length, load->in_file.end() - start);
     length = std::min(length, left);
     left -= length;
-    if (!ranges.empty() && starts[i] < ranges.back().end() + kMaxFunctionBytes)
-      ranges.back().length = std::max(ranges.back().end(), starts[i] + length) - ranges.back().offset;
+    if (!ranges.empty() && start < ranges.back().end() + kMaxFunctionBytes)
+      ranges.back().length = std::max(ranges.back().end(), start + length) - ranges.back().offset;
     else
-      ranges.push_back({starts[i], length});
+      ranges.push_back({start, length});
   }
   return ranges;
 }
 
 void LibraryStart::add_code(ByteRange in_file, ByteView code) {
   if (layout_.machine() != EM_X86_64) return;
-  auto starts = functions_;
-  std::ranges::sort(starts);
-  for (const auto start : functions_) {
-    if (!in_file.contains(start) || start - in_file.offset >= code.size()) continue;
-    const auto next = std::ranges::upper_bound(starts, start);
-    const auto length = next == starts.end() ? kMaxFunctionBytes : std::min(*next - start, kMaxFunctionBytes);
-    auto part = code.subspan(start - in_file.offset);
-    part = part.first(std::min<std::size_t>(part.size(), length));
+  struct Function {
+    std::size_t turn;
+    std::uint64_t start, length;
+  };
+  std::vector<Function> functions;
+  auto at = std::ranges::lower_bound(starts_, std::pair(in_file.offset, std::size_t(0)));
+  for (; at != starts_.end() && at->first < in_file.offset + code.size() && in_file.contains(at->first); ++at) {
+    const auto next = std::next(at);
+    const auto length =
+        next == starts_.end() ? kMaxFunctionBytes : std::min(next->first - at->first, kMaxFunctionBytes);
+    functions.push_back({.turn = at->second, .start = at->first, .length = length});
+  }
+  std::ranges::sort(functions, {}, &Function::turn);
+  for (const auto& [turn, start, length] : functions) {
+    const auto part = code.subspan(start - in_file.offset);
     const auto* load = load_of(start);
-    if (load != nullptr) look_at(load->address + (start - load->in_file.offset), part);
+    if (load != nullptr)
+      look_at(load->address + (start - load->in_file.offset), part.first(std::min<std::size_t>(part.size(), length)));
   }
 }
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/index/elf/library_layout.h"
@@ -40,7 +41,7 @@ class LibraryStart {
   // `layout` must outlive this. `dynamic`: the bytes of its dynamic section.
   LibraryStart(const LibraryLayout& layout, ByteView dynamic);
 
-  // Whole entries; empty: it has none, or others than of this form.
+  // Whole entries, LibraryLayout::kMaxReadAtLoad at most; empty: it has none, or others than of this form.
   ByteRange relocations() const { return relocations_; }
   // The next entries of them, in order.
   void add_relocations(ByteView entries);
@@ -51,7 +52,7 @@ class LibraryStart {
   std::vector<ByteRange> maybe_lists();
   // The bytes of one of them; ignored if it is none.
   void add_list(ByteRange in_file, ByteView bytes);
-  std::vector<ByteRange> init_code() const;
+  std::vector<ByteRange> init_code();
   // The bytes of one of init_code().
   void add_code(ByteRange in_file, ByteView code);
   // In the order in which code was added, in that by the turn of the functions.
@@ -79,12 +80,13 @@ class LibraryStart {
   const LibraryLayout& layout_;
   ByteRange relocations_;
   ByteRange init_array_;                  // by address
-  std::uint64_t fini_ = 0;                // address; 0: none
+  std::uint64_t code_end_ = 0;            // address, in a segment that has constants behind its code; 0: not known
   std::set<std::uint64_t> relocated_;     // blocks of the file
   std::vector<std::uint64_t> untaken_;    // of those
   std::vector<std::uint64_t> functions_;  // in the file, as they run
-  std::uint64_t last_relocated_ = 0;      // address
-  MaybeList list_;                        // that may go on
+  std::vector<std::pair<std::uint64_t, std::size_t>> starts_;  // by place, with their turn; from init_code() on
+  std::uint64_t last_relocated_ = 0;                           // address
+  MaybeList list_;                                             // that may go on
   std::vector<MaybeList> lists_;
   std::size_t listed_ = 0;  // functions in them
   std::set<std::uint64_t> used_blocks_;

@@ -63,7 +63,7 @@ struct MadeLibrary {
   std::vector<std::array<std::uint64_t, 3>> relocations;  // address, type, addend; of the file's first byte on
   std::vector<std::pair<std::uint64_t, Bytes>> content;
   std::uint64_t functions = 0;
-  std::uint64_t fini = 0;
+  std::uint64_t init = 0, fini = 0;
 
   void add_function(std::uint64_t at, const Bytes& code) {
     relocations.push_back({kInitArray + 8 * functions++, R_X86_64_RELATIVE, at});
@@ -106,6 +106,7 @@ struct MadeLibrary {
            std::initializer_list<std::pair<std::uint64_t, std::uint64_t>>{{DT_RELA, kAddress + kRelocations},
                                                                           {DT_RELASZ, relocations.size() * 24},
                                                                           {DT_RELAENT, 24},
+                                                                          {DT_INIT, init == 0 ? 0 : kAddress + init},
                                                                           {DT_FINI, fini == 0 ? 0 : kAddress + fini},
                                                                           {DT_INIT_ARRAY, kAddress + kInitArray},
                                                                           {DT_INIT_ARRAYSZ, functions * 8}}) {
@@ -223,6 +224,7 @@ TEST(LibraryStartTest, BytesOfAnotherListAreNotTaken) {
 TEST(LibraryStartTest, ConstantsMayLieInTheSegmentOfTheCode) {
   constexpr std::uint64_t kFirst = 5 * kBlock;
   MadeLibrary library;
+  library.init = 4 * kBlock;
   library.fini = 9 * kBlock + 8;
   Bytes code = MadeLibrary::instruction({0x48, 0x8D, 0x35}, kFirst, 10 * kBlock);
   append(code, MadeLibrary::instruction({0xE8}, kFirst + code.size(), 11 * kBlock));             // that is no code
@@ -234,6 +236,30 @@ TEST(LibraryStartTest, ConstantsMayLieInTheSegmentOfTheCode) {
   const auto seen = all_of(library.make());
   EXPECT_EQ(seen.init_code.size(), 1u);
   EXPECT_THAT(seen.used, ElementsAre(ByteRange{10 * kBlock, kBlock}, ByteRange{7 * kBlock, kBlock}));
+  // A linker that puts the code of both tags in front says nothing of what lies behind.
+  library.init = 4 * kBlock;
+  library.fini = 4 * kBlock + 24;
+  const auto others = all_of(library.make());
+  EXPECT_EQ(others.init_code.size(), 2u);
+  EXPECT_THAT(others.used, ElementsAre(ByteRange{11 * kBlock, kBlock}, ByteRange{7 * kBlock, kBlock}));
+}
+
+TEST(LibraryStartTest, WithoutTheTagAllOfACodeSegmentIsCode) {
+  MadeLibrary library;
+  library.add_function(9 * kBlock, MadeLibrary::instruction({0xE8}, 9 * kBlock, 6 * kBlock));
+  auto bytes = library.make();
+  // Its segments, relocations and tables from address 0 on, as most libraries have them.
+  for (int segment : {0, 2, 3}) {
+    const auto at = library.file.segments_at + std::uint64_t(segment) * 56 + 16;
+    library.file.put(bytes, at, load_le<std::uint64_t>(&bytes[at]) - kAddress);
+  }
+  for (auto at = library.file.dynamic_at; load_le<std::uint64_t>(&bytes[at]) != DT_NULL; at += 16)
+    if (const auto value = load_le<std::uint64_t>(&bytes[at + 8]); value >= kAddress)
+      library.file.put(bytes, at + 8, value - kAddress);
+  for (const auto field : {0, 16})
+    library.file.put(bytes, MadeLibrary::kRelocations + std::uint64_t(field),
+                     load_le<std::uint64_t>(&bytes[MadeLibrary::kRelocations + std::uint64_t(field)]) - kAddress);
+  EXPECT_THAT(all_of(bytes).used, ElementsAre(ByteRange{6 * kBlock, kBlock}));
 }
 
 TEST(LibraryStartTest, WhatWasRegisteredLastRunsFirstAtExit) {

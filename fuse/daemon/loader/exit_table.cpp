@@ -1,6 +1,7 @@
 #include "fuse/daemon/loader/exit_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace varve::fuse {
@@ -12,34 +13,34 @@ constexpr std::size_t kMaxSkipped = 3;
 
 }  // namespace
 
-void ExitTable::add(const std::vector<ExitPart>& parts) {
+void ExitTable::add(std::size_t turn, const std::vector<ExitPart>& parts) {
   const std::lock_guard guard(mutex_);
   Library library;
   for (const auto& part : parts) {
-    if (turns_.size() == kMaxParts) break;
-    if (!turns_.try_emplace(part.place, Turn{libraries_.size(), library.parts.size()}).second) continue;
+    if (places_.size() == kMaxParts) break;
+    if (!places_.try_emplace(part.place, Place{turn, library.parts.size()}).second) continue;
     library.parts.push_back(part);
   }
   if (library.parts.empty()) return;
-  libraries_.push_back(std::move(library));
+  libraries_.emplace(turn, std::move(library));
   any_.store(true, std::memory_order_relaxed);
 }
 
 std::vector<ExitPart> ExitTable::note_read(std::uint32_t device, ByteRange device_range) {
   if (!any_.load(std::memory_order_relaxed)) return {};
   const std::lock_guard guard(mutex_);
-  auto entry = turns_.upper_bound({device, device_range.offset});
-  if (entry != turns_.begin()) --entry;                             // it may reach into the range
+  auto entry = places_.upper_bound({device, device_range.offset});
+  if (entry != places_.begin()) --entry;                            // it may reach into the range
   std::map<std::size_t, std::pair<std::size_t, std::size_t>> seen;  // by library, its first and last part
-  for (; entry != turns_.end() && entry->first < DevicePlace{device, device_range.end()}; ++entry) {
+  for (; entry != places_.end() && entry->first < DevicePlace{device, device_range.end()}; ++entry) {
     const auto& [library, part] = entry->second;
-    if (!ByteRange{entry->first.offset, libraries_[library].parts[part].length}.overlaps(device_range)) continue;
+    if (!ByteRange{entry->first.offset, libraries_.at(library).parts[part].length}.overlaps(device_range)) continue;
     if (entry->first.device != device) continue;
     const auto [known, fresh] = seen.try_emplace(library, part, part);
     if (!fresh) known->second = {std::min(known->second.first, part), std::max(known->second.second, part)};
   }
   for (const auto& [number, range] : seen) {
-    auto& library = libraries_[number];
+    auto& library = libraries_.at(number);
     const auto& [first, last] = range;
     const bool goes_on = library.reads > 0 && last >= library.next && first <= library.next + kMaxSkipped;
     library.reads = goes_on ? library.reads + 1 : 1;
@@ -51,13 +52,16 @@ std::vector<ExitPart> ExitTable::note_read(std::uint32_t device, ByteRange devic
 
 std::vector<ExitPart> ExitTable::take_from(std::size_t library) {
   std::vector<ExitPart> taken;
-  for (std::size_t left = library + 1; left-- > 0;) {
-    auto parts = std::exchange(libraries_[left].parts, {});
-    const auto begin = std::min(left == library ? libraries_[left].next : 0, parts.size());
-    taken.insert(taken.end(), parts.begin() + std::ptrdiff_t(begin), parts.end());
+  auto begin = libraries_.at(library).next;
+  while (!libraries_.empty() && libraries_.begin()->first <= library) {
+    const auto last = std::prev(libraries_.upper_bound(library));
+    const auto& parts = last->second.parts;
+    taken.insert(taken.end(), parts.begin() + std::ptrdiff_t(std::min(begin, parts.size())), parts.end());
+    begin = 0;
+    libraries_.erase(last);
   }
-  std::erase_if(turns_, [&](const auto& turn) { return turn.second.library <= library; });
-  any_.store(!turns_.empty(), std::memory_order_relaxed);
+  std::erase_if(places_, [&](const auto& place) { return place.second.library <= library; });
+  any_.store(!places_.empty(), std::memory_order_relaxed);
   return taken;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -30,6 +31,9 @@ constexpr std::uint64_t kReadAtOnce = index::LibraryStart::kEntryBytes << 14;
 constexpr std::size_t kMaxEarlyReads = 4096;
 // Stream side. A folder with more of extension modules has some that nobody loads together.
 constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
+constexpr std::uint64_t kMaxBytecodeBytes = 8 << 20;       // of a larger module nothing is known
+constexpr std::uint64_t kBytecodeUnderWay = 4 << 20;       // stream side, as kBulkUnderWay
+constexpr std::uint64_t kMaxImportedBytes = 512ull << 20;  // wanted, over the life of one
 
 bool is_worth_fetching(const StreamPiece& piece) { return !piece.is_elsewhere() && !piece.between_files; }
 
@@ -37,10 +41,10 @@ bool is_worth_fetching(const StreamPiece& piece) { return !piece.is_elsewhere() 
 
 // What the thread waits for.
 struct LoaderAhead::Events {
-  enum class Kind : std::uint8_t { kStep, kTables, kData, kInitCode };  // kStep: what its next step needs
+  enum class Kind : std::uint8_t { kStep, kTables, kData, kInitCode, kBytecode };  // kStep: what its next step needs
   struct Arrival {
     Kind kind = Kind::kStep;
-    std::size_t library = 0;
+    std::size_t library = 0;  // or module
     std::uint64_t bytes = 0;  // of the others
     bool failed = false;
   };
@@ -48,6 +52,7 @@ struct LoaderAhead::Events {
   std::condition_variable_any changed;
   std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before the heads were known
   std::vector<std::size_t> begun;                          // heads
+  std::vector<std::size_t> imported;                       // modules
   std::vector<std::uint32_t> packages;                     // groups of modules
   std::vector<ExitPart> at_exit;
   std::vector<Arrival> arrived;
@@ -62,11 +67,16 @@ struct LoaderAhead::Events {
 // Of the thread alone.
 class LoaderAhead::Work {
  public:
-  explicit Work(LoaderAhead& ahead) : ahead_(ahead) {}
+  explicit Work(LoaderAhead& ahead) : ahead_(ahead), search_(ahead.tree_) {}
 
   void begin(std::size_t head) {
     const auto& folder = begin_alone(head);
     if (ahead_.tables_->libraries.heads()[head].is_module && ++begun_in_[folder] == 2) begin_others_in(folder);
+  }
+
+  void begin_import(std::size_t module) {
+    const auto& imports = ahead_.tables_->imports;
+    fetch_bytecode(imports.file_of(imports.modules()[module]));
   }
 
   void fetch_modules(std::uint32_t group) {
@@ -86,6 +96,7 @@ class LoaderAhead::Work {
   }
 
   void take(const Events::Arrival& arrival) {
+    if (arrival.kind == Kind::kBytecode) return take_bytecode(arrival);
     auto& library = found_[arrival.library];
     if (arrival.kind != Kind::kStep) {
       bulk_under_way_ -= arrival.bytes;
@@ -102,6 +113,12 @@ class LoaderAhead::Work {
 
   // What can be done before something else comes.
   void go_on() {
+    for (; next_module_ < modules_.size() && bytecode_under_way_ < kBytecodeUnderWay; ++next_module_) {
+      const auto& module = modules_[next_module_];
+      bytecode_under_way_ += module.bytes;
+      fetch(pieces_of(module.runs, ahead_.devices_, {0, module.bytes}),
+            {Kind::kBytecode, next_module_, module.bytes, false});
+    }
     if (unfinished_ == 0 && !roots_.empty()) plan_tables();
     do {
       while (!bulk_.empty() && bulk_under_way_ < kBulkUnderWay) {
@@ -134,6 +151,55 @@ class LoaderAhead::Work {
       if (!ahead_.told_[head].exchange(true)) begin_alone(head);
   }
 
+  // All of it, in its turn; then what it imports.
+  void fetch_bytecode(const ImportTable::Imported& module) {
+    const auto bytes = ahead_.tree_.inode(module.file).size;
+    if (bytes == 0 || bytes > kMaxBytecodeBytes || bytes > import_budget_ || modules_.size() == kMaxImported) return;
+    if (!known_modules_.insert(module.file).second) return;
+    import_budget_ -= bytes;
+    modules_.push_back({.file = module, .runs = ahead_.tree_.runs(module.file), .bytes = bytes});
+  }
+
+  void take_bytecode(const Events::Arrival& arrival) {
+    bytecode_under_way_ -= arrival.bytes;
+    const auto module = std::exchange(modules_[arrival.library], {});
+    try {
+      const auto bytes = arrival.failed ? std::nullopt : read(module.runs, {0, module.bytes});
+      const auto imports = bytes ? index::imports_of(*bytes) : std::nullopt;
+      if (!imports) return;
+      for (const auto& found : ahead_.tables_->imports.find(module.file, *imports, search_)) fetch_imported(found);
+    } catch (const CorruptData& error) {
+      log::debug("what {} imports is not fetched ahead: {}", module.file.name, error.what());
+    }
+  }
+
+  void fetch_imported(const ImportTable::Imported& found) {
+    const auto& tree = ahead_.tree_;
+    switch (found.kind) {
+      case ImportTable::Imported::Kind::kBytecode:
+        return fetch_bytecode(found);
+      case ImportTable::Imported::Kind::kLibrary:
+        return begin_library(found.file);
+      case ImportTable::Imported::Kind::kSource:
+        return fetch_now(pieces_of(tree.runs(found.file), ahead_.devices_, {0, tree.inode(found.file).size}));
+    }
+  }
+
+  void begin_library(index::Nid file) {
+    const auto runs = ahead_.tree_.runs(file);
+    if (runs.empty() || runs.front().file_offset != 0) return;
+    const auto& libraries = ahead_.tables_->libraries;
+    for (const auto& head : libraries.heads_in(runs.front().device, {runs.front().device_offset, 1})) {
+      const auto number = std::size_t(&head - libraries.heads().data());
+      if (!ahead_.told_[number].exchange(true)) begin(number);
+    }
+  }
+
+  struct Module {
+    ImportTable::Imported file;
+    std::vector<index::DeviceRun> runs;
+    std::uint64_t bytes = 0;
+  };
   struct Library {
     LoadedFile found;
     std::uint64_t bytes = 0;
@@ -147,6 +213,7 @@ class LoaderAhead::Work {
     bool has_much_data = false;
     ByteRange relocations_left = {};
     std::size_t tables_left = 0, code_left = 0;
+    std::size_t turn = 0;                      // of its init functions
     std::optional<index::LibraryStart> start;  // from then on, until its code was looked at
   };
   struct Bulk {
@@ -277,6 +344,7 @@ class LoaderAhead::Work {
     if (inits_.empty() || found_[inits_.front()].tables_left > 0) return false;
     const auto number = inits_.front();
     inits_.pop_front();
+    found_[number].turn = ++turns_;
     auto& library = found_[number];
     for (const auto& range : library.start->maybe_lists())
       if (const auto bytes = read(library, range)) library.start->add_list(range, *bytes);
@@ -297,12 +365,21 @@ class LoaderAhead::Work {
         if (const auto part = range.common_with({run.file_offset, run.length}); run.device != 0 && part.length > 0)
           at_exit.push_back(
               {.place = {run.device, run.device_offset + (part.offset - run.file_offset)}, .length = part.length});
-    ahead_.exits_.add(at_exit);
+    ahead_.exits_.add(library.turn, at_exit);
     library.start.reset();
   }
 
-  // Tells the thread when it is here, or could not be had.
   void fetch(std::size_t number, const std::vector<ByteRange>& in_file, Kind kind = Kind::kStep) {
+    std::vector<StreamPiece> pieces;
+    for (const auto& range : in_file) {
+      const auto part = pieces_of(found_[number].runs, ahead_.devices_, with_surroundings(found_[number], range));
+      pieces.insert(pieces.end(), part.begin(), part.end());
+    }
+    fetch(pieces, {kind, number, kind == Kind::kStep ? 0 : in_file.front().length, false});
+  }
+
+  // Tells the thread when they are here, or could not be had.
+  void fetch(const std::vector<StreamPiece>& pieces, const Events::Arrival& arrival) {
     struct Waiting {
       std::shared_ptr<Events> events;
       Events::Arrival arrival;
@@ -315,15 +392,8 @@ class LoaderAhead::Work {
         events->add(arrival);
       }
     };
-    std::vector<StreamPiece> pieces;
-    for (const auto& range : in_file) {
-      const auto part = pieces_of(found_[number].runs, ahead_.devices_, with_surroundings(found_[number], range));
-      pieces.insert(pieces.end(), part.begin(), part.end());
-    }
     // One more than there are, so that it is not done before all was asked for.
-    const auto bytes = kind == Kind::kStep ? 0 : in_file.front().length;
-    const auto waiting =
-        std::make_shared<Waiting>(ahead_.events_, Events::Arrival{kind, number, bytes, false}, pieces.size() + 1);
+    const auto waiting = std::make_shared<Waiting>(ahead_.events_, arrival, pieces.size() + 1);
     for (const auto& piece : pieces) {
       const auto done = [waiting](const std::exception_ptr& error) { waiting->arrived(!error); };
       if (!is_worth_fetching(piece)) waiting->arrived(true);
@@ -354,9 +424,10 @@ class LoaderAhead::Work {
   }
 
   // Absent if it is not here (any more).
-  std::optional<Bytes> read(const Library& library, ByteRange in_file) const {
+  std::optional<Bytes> read(const Library& library, ByteRange in_file) const { return read(library.runs, in_file); }
+  std::optional<Bytes> read(const std::vector<index::DeviceRun>& runs, ByteRange in_file) const {
     Bytes bytes(in_file.length);
-    for (const auto& piece : pieces_of(library.runs, ahead_.devices_, in_file)) {
+    for (const auto& piece : pieces_of(runs, ahead_.devices_, in_file)) {
       const auto into = std::span(bytes).subspan(piece.into - in_file.offset, piece.length);
       if (!read_if_here(piece, into)) return std::nullopt;
     }
@@ -366,12 +437,18 @@ class LoaderAhead::Work {
   LoaderAhead& ahead_;
   std::deque<Library> found_;
   std::unordered_map<index::Nid, std::size_t> by_file_;
+  std::deque<Module> modules_;  // in turn; empty once they were looked at
+  std::size_t next_module_ = 0;
+  std::uint64_t bytecode_under_way_ = 0, import_budget_ = kMaxImportedBytes;
+  std::unordered_set<index::Nid> known_modules_;
+  ImportTable::Search search_;
   std::vector<std::optional<std::size_t>> roots_;          // whose libraries are not all known
   std::unordered_map<std::string, std::size_t> begun_in_;  // by folder, how many heads somebody has read
   std::size_t unfinished_ = 0;
   std::deque<Bulk> bulk_;
   std::uint64_t bulk_under_way_ = 0;
   std::deque<std::size_t> inits_;  // libraries whose init functions were not looked for, as they will run
+  std::size_t turns_ = 0;
   std::size_t look_ups_ = kMaxLookUps;
   std::uint64_t budget_ = kMaxBytes;
 };
@@ -406,6 +483,8 @@ void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
   const auto& libraries = known->libraries;
   for (const auto& head : libraries.heads_in(device, device_range))
     begin_load(std::size_t(&head - libraries.heads().data()));
+  for (const auto& module : known->imports.begun_in(device, device_range))
+    begin_import(std::size_t(&module - known->imports.modules().data()));
   if (const auto group = known->modules.note_read(device, device_range)) begin_package(*group);
   if (auto parts = exits_.note_read(device, device_range); !parts.empty()) begin_exit(std::move(parts));
 }
@@ -414,6 +493,13 @@ void LoaderAhead::begin_load(std::size_t head) {
   if (told_[head].exchange(true)) return;
   const std::lock_guard guard(events_->mutex);
   events_->begun.push_back(head);
+  events_->changed.notify_one();
+}
+
+void LoaderAhead::begin_import(std::size_t module) {
+  if (told_modules_[module].exchange(true)) return;
+  const std::lock_guard guard(events_->mutex);
+  events_->imported.push_back(module);
   events_->changed.notify_one();
 }
 
@@ -432,13 +518,18 @@ void LoaderAhead::begin_exit(std::vector<ExitPart> parts) {
 void LoaderAhead::run(const std::stop_token& stop) {
   ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
   ModuleTable modules;
+  ImportTable imports;
   LibraryTable libraries(tree_, [&](index::Nid nid, FileType type, const auto& folder, std::string_view name) {
     if (stop.stop_requested()) throw Cancelled("looking for libraries: stopped");
-    if (type == FileType::kRegular) modules.add(tree_, nid, folder.native(), name);
+    if (type != FileType::kRegular) return;
+    modules.add(tree_, nid, folder.native(), name);
+    imports.add(tree_, nid, folder.native(), name);
   });
   modules.finish();
-  tables_ = std::make_unique<const Known>(Known{std::move(libraries), std::move(modules)});
+  imports.finish();
+  tables_ = std::make_unique<const Known>(Known{std::move(libraries), std::move(modules), std::move(imports)});
   told_ = std::make_unique<std::atomic<bool>[]>(tables_->libraries.heads().size());
+  told_modules_ = std::make_unique<std::atomic<bool>[]>(tables_->imports.modules().size());
   {
     const std::lock_guard guard(events_->mutex);
     known_.store(tables_.get(), std::memory_order_release);
@@ -448,19 +539,22 @@ void LoaderAhead::run(const std::stop_token& stop) {
   Work work(*this);
   std::unique_lock lock(events_->mutex);
   const auto is_awaited = [&] {
-    return !events_->begun.empty() || !events_->packages.empty() || !events_->at_exit.empty() ||
-           !events_->arrived.empty();
+    return !events_->begun.empty() || !events_->imported.empty() || !events_->packages.empty() ||
+           !events_->at_exit.empty() || !events_->arrived.empty();
   };
   while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
     const auto begun = std::exchange(events_->begun, {});
+    const auto imported = std::exchange(events_->imported, {});
     const auto packages = std::exchange(events_->packages, {});
     const auto at_exit = std::exchange(events_->at_exit, {});
     const auto arrived = std::exchange(events_->arrived, {});
     lock.unlock();
     for (const auto head : begun) work.begin(head);
+    for (const auto module : imported) work.begin_import(module);
     for (const auto group : packages) work.fetch_modules(group);
     if (!at_exit.empty()) work.fetch_at_exit(at_exit);
-    for (const auto& arrival : arrived) work.take(arrival);
+    for (const auto& arrival : arrived)
+      if (!stop.stop_requested()) work.take(arrival);
     work.go_on();
     lock.lock();
   }

@@ -11,7 +11,13 @@
 //       -> with a library's relocations: the data that they change; behind all tables: the code of its init functions,
 //          and what that calls and points at (library_start.h)
 //
-// Python's own loader does the same with modules, in an order that no file tells:
+// Python's own loader does the same with modules:
+//
+//     a read of the head of a module's bytecode -> all of it -> the modules that it imports (import_table.h) -> theirs
+//     ->
+//          ...; of extension modules what loads of them read, as above
+//
+// What is imported by other means no file tells:
 //
 //     a read of a second place of a package's modules (module_table.h) -> the rest of them
 //     a load of a second extension module of a folder -> all of that folder
@@ -30,6 +36,7 @@
 
 #include "core/index/format/erofs.h"
 #include "fuse/daemon/loader/exit_table.h"
+#include "fuse/daemon/loader/import_table.h"
 #include "fuse/daemon/loader/library_table.h"
 #include "fuse/daemon/loader/module_table.h"
 #include "fuse/mount/stream_file.h"
@@ -41,6 +48,7 @@ class LoaderAhead {
  public:
   // Over the life of one: a hostile tree can have no more of each.
   static constexpr std::size_t kMaxLibraries = 16'384;
+  static constexpr std::size_t kMaxImported = 32'768;
   static constexpr std::size_t kMaxLookUps = 65'536;      // folders tried for names
   static constexpr std::uint64_t kMaxBytes = 4ull << 30;  // wanted, stream side, what lies around it included
 
@@ -65,9 +73,11 @@ class LoaderAhead {
   struct Known {
     LibraryTable libraries;
     ModuleTable modules;
+    ImportTable imports;
   };
 
   void begin_load(std::size_t head);
+  void begin_import(std::size_t module);
   void begin_package(std::uint32_t group);
   void begin_exit(std::vector<ExitPart> parts);
   void run(const std::stop_token& stop);
@@ -76,8 +86,9 @@ class LoaderAhead {
   const std::vector<std::shared_ptr<StreamFile>> devices_;
   const std::shared_ptr<Events> events_;
   std::atomic<bool> begun_ = false;
-  std::unique_ptr<const Known> tables_;        // of the thread until `known_`
-  std::unique_ptr<std::atomic<bool>[]> told_;  // by head, likewise
+  std::unique_ptr<const Known> tables_;                // of the thread until `known_`
+  std::unique_ptr<std::atomic<bool>[]> told_;          // by head, likewise
+  std::unique_ptr<std::atomic<bool>[]> told_modules_;  // of the imports, by number, likewise
   std::atomic<const Known*> known_ = nullptr;
   ExitTable exits_;
   std::once_flag once_;

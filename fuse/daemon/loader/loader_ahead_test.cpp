@@ -177,11 +177,8 @@ struct LibraryWithInit {
       file.put(out, file.segments_at + 3 * 56 + 4, std::uint32_t(PF_R | PF_W));
       auto at = file.dynamic_at;
       while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
-      for (const auto& [tag, value] :
-           std::vector<std::pair<std::uint64_t, std::uint64_t>>{{DT_RELA, kAddress + 16384},
-                                                                {DT_RELASZ, kFunctions * 24},
-                                                                {DT_RELAENT, 24},
-                                                                {DT_FINI, kAddress + kData - 8}}) {
+      for (const auto& [tag, value] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+               {DT_RELA, kAddress + 16384}, {DT_RELASZ, kFunctions * 24}, {DT_RELAENT, 24}}) {
         file.put(out, at, tag);
         file.put(out, at + 8, value);
         at += 16;
@@ -412,6 +409,59 @@ TEST_F(LoaderAheadTest, OfManyLargeExtensionModulesNoneIsGuessed) {
   read_head("opt/large/b.so");
   settle();
   expect_untouched({"opt/large/c.so"});
+}
+
+// As CPython 3.11 compiles `import one, two.three` and so on.
+Bytes bytecode_that_imports(const std::vector<std::string>& modules) {
+  const auto number = [](std::size_t value) {
+    return std::string{char(value), char(value >> 8), char(value >> 16), char(value >> 24)};
+  };
+  std::string code, names;
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    code += {100, 0, 100, 1, 108, char(i)};  // LOAD_CONST 0, LOAD_CONST None, IMPORT_NAME
+    names += std::string{'z', char(modules[i].size())} + modules[i];
+  }
+  const std::string object = std::string("\xA7\r\r\n", 4) + std::string(12, '\0') + "c" + std::string(20, '\0') + "s" +
+                             number(code.size()) + code + ")" + char(2) + "i" + number(0) + "N" + ")" +
+                             char(modules.size()) + names;
+  return to_bytes(as_bytes(object));
+}
+
+// Each in a folder of its own, as two of one folder bring the rest of that.
+TEST_F(LoaderAheadTest, AModuleBringsWhatItImportsAndWhatThatImports) {
+  const std::string site = "usr/lib/python3/dist-packages/";
+  const auto module = [&](const std::string& package) { return site + package + "/__pycache__/m.cpython-311.pyc"; };
+  const auto add_module = [&](const std::string& package, const std::vector<std::string>& imports) {
+    add(module(package), bytecode_that_imports(imports));
+  };
+  const auto init = site + "second/__pycache__/__init__.cpython-311.pyc";
+  const auto fast = site + "fast/m.cpython-311-x86_64-linux-gnu.so";
+  add_module("first", {"second.m", "fast.m", "unknown.m"});
+  add(init, bytecode_that_imports({}));
+  add_module("second", {"third.m", "first.m"});  // in a circle
+  add_module("third", {"source.m"});
+  add(site + "source/m.py", Bytes(3000));
+  add_module("other", {"unread.m"});
+  add_module("unread", {});
+  add_module("learnt", {"unread.m"});
+  add(module("broken"), Bytes(3000));
+  add_library(fast, {"libfast.so"});
+  add_library("usr/lib/libfast.so", {});
+  add_library("settle/bin/last", {});
+  add_library("settle/bin/very-last", {});
+  learnt_.push_back(places_.at(module("learnt")));
+  begin();
+  read_at(module("other"), 4096);  // what lies behind its head
+  read_head(module("broken"));
+  read_head(module("learnt"));
+  settle();
+  expect_untouched({module("unread"), module("first"), init, module("second"), module("third")});
+  read_head(module("first"));
+  EXPECT_TRUE(all_are_wanted({init, module("second"), module("third"), site + "source/m.py"}));
+  EXPECT_TRUE(all_are_read({fast, "usr/lib/libfast.so"}));
+  read_head("settle/bin/very-last");
+  EXPECT_TRUE(all_are_read({"settle/bin/very-last"}));
+  expect_untouched({module("unread"), module("learnt")});
 }
 
 TEST_F(LoaderAheadTest, ASecondPlaceOfAPackageBringsTheRestOfIt) {

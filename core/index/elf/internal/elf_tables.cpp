@@ -11,7 +11,7 @@ namespace {
 constexpr auto kSingleTags = std::to_array<std::uint64_t>(
     {DT_STRTAB, DT_STRSZ,   DT_SONAME, DT_RPATH, DT_RUNPATH, DT_HASH,    DT_GNU_HASH,   DT_SYMTAB,
      DT_VERSYM, DT_VERNEED, DT_VERDEF, DT_RELA,  DT_RELASZ,  DT_RELAENT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ,
-     DT_FINI,   DT_REL,     DT_RELSZ,  DT_RELR,  DT_RELRSZ,  DT_JMPREL,  DT_PLTRELSZ});
+     DT_INIT,   DT_FINI,    DT_REL,    DT_RELSZ, DT_RELR,    DT_RELRSZ,  DT_JMPREL,     DT_PLTRELSZ});
 
 }  // namespace
 
