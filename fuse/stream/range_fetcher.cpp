@@ -19,8 +19,8 @@ constexpr unsigned kBackgroundRequests = 2;
 constexpr double kAnswersUnderWay = 2;
 constexpr double kSpareSeconds = 0.03;
 constexpr std::uint64_t kLeastBulkBytes = 512 << 10;
-// While the link's speed is not known: one request at a time would never show it.
-constexpr std::uint64_t kFirstBulkBytes = 2 << 20;
+// While the link's speed is not known; one request at a time would never show it.
+constexpr std::uint64_t kFirstBulkBytes = 6 << 20;
 constexpr unsigned kFirstBulkRequests = 3;
 constexpr std::uint64_t kBulkParts = 3;
 constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand

@@ -239,7 +239,7 @@ TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
 TEST_F(RangeFetcherTest, OfASlowLinkReadAheadTakesWhatKeepsItBusyAndInParts) {
   constexpr std::uint64_t kLarge = 100'000;
   test::ManualClock clock;
-  const auto source = std::make_shared<TestSource>(repository_, 100, 3, kLarge);
+  const auto source = std::make_shared<TestSource>(repository_, 140, 3, kLarge);
   RangeFetcher fetcher({.connections = 16, .merge_gap_bytes = 0}, clock);
   const auto begun = [&](std::size_t expected) {
     repository_->wait_until_gated(expected);
@@ -251,32 +251,32 @@ TEST_F(RangeFetcherTest, OfASlowLinkReadAheadTakesWhatKeepsItBusyAndInParts) {
     for (auto piece = first; piece < last; ++piece) fetcher.want(source, piece, Priority::kReadAhead);
   };
   repository_->close_gate();
-  want_all_of(0, 30);  // while nothing is known: 2 MiB, in requests of a third of that
-  EXPECT_THAT(begun(3), ::testing::UnorderedElementsAre(ByteRange{0, 6 * kLarge}, ByteRange{6 * kLarge, 6 * kLarge},
-                                                        ByteRange{12 * kLarge, 6 * kLarge}));
+  want_all_of(0, 90);  // while nothing is known: 6 MiB, in requests of a third of that
+  EXPECT_THAT(begun(3), ::testing::UnorderedElementsAre(ByteRange{0, 20 * kLarge}, ByteRange{20 * kLarge, 20 * kLarge},
+                                                        ByteRange{40 * kLarge, 20 * kLarge}));
   clock.advance(std::chrono::milliseconds(20));
   repository_->let_through(1);
-  source->wait_for(6);
-  clock.advance(std::chrono::milliseconds(120));
+  source->wait_for(20);
+  clock.advance(std::chrono::milliseconds(400));
   repository_->let_through(1);
-  source->wait_for(12);
+  source->wait_for(40);
   EXPECT_NEAR(fetcher.links().at("memory").bytes_per_second, 5e6, 1);
   repository_->open_gate();
-  source->wait_for(30);
+  source->wait_for(90);
   const auto before = ranges_of(*source).size();
   repository_->close_gate();
-  want_all_of(40, 60);
+  want_all_of(100, 120);
   auto asked = begun(5);
   asked.erase(asked.begin(), asked.begin() + std::ptrdiff_t(before));
   std::vector<ByteRange> expected;
-  for (std::size_t piece = 40; piece < 45; ++piece) expected.push_back({piece * kLarge, kLarge});
+  for (std::size_t piece = 100; piece < 105; ++piece) expected.push_back({piece * kLarge, kLarge});
   EXPECT_THAT(asked, ::testing::UnorderedElementsAreArray(expected));
   // A reader is not kept from the link, and takes nothing along that would come behind it.
-  fetcher.want(source, 71, Priority::kReadAhead);
-  fetcher.want(source, 70, Priority::kReader);
-  EXPECT_EQ(begun(6).back(), (ByteRange{70 * kLarge, kLarge}));
+  fetcher.want(source, 131, Priority::kReadAhead);
+  fetcher.want(source, 130, Priority::kReader);
+  EXPECT_EQ(begun(6).back(), (ByteRange{130 * kLarge, kLarge}));
   repository_->open_gate();
-  source->wait_for(52);
+  source->wait_for(112);
 }
 
 TEST_F(RangeFetcherTest, FilesOfThisMachineAreNoLink) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -27,6 +28,8 @@ constexpr std::uint64_t kAround = 64 << 10;
 // Stream side, of tables, data and code: what the next load begins with goes behind no more than this.
 constexpr std::uint64_t kBulkUnderWay = 32 << 20;
 constexpr std::uint64_t kFetchedAtOnce = 1 << 20;  // of tables, so that what has come can be looked at
+// A smaller table may be read with what lies in front of it.
+constexpr std::uint64_t kManyRelocations = 512 << 10;
 constexpr std::uint64_t kReadAtOnce = index::LibraryStart::kEntryBytes << 14;
 constexpr std::size_t kMaxEarlyReads = 4096;
 // Stream side. A folder with more of extension modules has some that nobody loads together.
@@ -55,6 +58,13 @@ struct LoaderAhead::Events {
   std::vector<std::size_t> imported;                       // modules
   std::vector<std::uint32_t> packages;                     // groups of modules
   std::vector<ExitPart> at_exit;
+  std::vector<std::size_t> relocating;  // libraries
+  struct Awaited {
+    std::uint64_t length = 0;
+    std::size_t library = 0;
+  };
+  std::map<DevicePlace, Awaited> awaited;  // relocations that only a loader reads
+  std::atomic<bool> any_awaited = false;
   std::vector<Arrival> arrived;
 
   void add(const Arrival& arrival) {
@@ -95,6 +105,11 @@ class LoaderAhead::Work {
     fetch_now(pieces);
   }
 
+  void begin_relocating(std::size_t library) {
+    found_[library].is_loaded = true;
+    note_loaded(library);
+  }
+
   void take(const Events::Arrival& arrival) {
     if (arrival.kind == Kind::kBytecode) return take_bytecode(arrival);
     auto& library = found_[arrival.library];
@@ -120,6 +135,9 @@ class LoaderAhead::Work {
             {Kind::kBytecode, next_module_, module.bytes, false});
     }
     if (unfinished_ == 0 && !roots_.empty()) plan_tables();
+    // Behind loads that have begun: each is planned once all that were begun with it are known.
+    if (unfinished_ == 0)
+      for (const auto head : std::exchange(foreseen_, {})) begin(head);
     do {
       while (!bulk_.empty() && bulk_under_way_ < kBulkUnderWay) {
         const auto [kind, library, range] = bulk_.front();
@@ -135,8 +153,10 @@ class LoaderAhead::Work {
   enum class Step : std::uint8_t { kHead, kDynamic, kNames, kDone };
 
   const std::string& begin_alone(std::size_t head) {
-    const auto& file = ahead_.tables_->libraries.heads()[head].file;
-    roots_.push_back(add(file));
+    const auto& [place, file, is_module] = ahead_.tables_->libraries.heads()[head];
+    const auto root = add(file);
+    roots_.push_back(root);
+    if (root && is_module) found_[*root].is_loaded = true;
     return file.folder;
   }
 
@@ -191,7 +211,7 @@ class LoaderAhead::Work {
     const auto& libraries = ahead_.tables_->libraries;
     for (const auto& head : libraries.heads_in(runs.front().device, {runs.front().device_offset, 1})) {
       const auto number = std::size_t(&head - libraries.heads().data());
-      if (!ahead_.told_[number].exchange(true)) begin(number);
+      if (!ahead_.told_[number].exchange(true)) foreseen_.push_back(number);
     }
   }
 
@@ -210,6 +230,7 @@ class LoaderAhead::Work {
     std::vector<LibraryLayout::Name> names;
     std::vector<std::size_t> needed;  // in order
     bool planned = false;             // its tables
+    bool is_loaded = false;           // and not only looked at
     bool has_much_data = false;
     ByteRange relocations_left = {};
     std::size_t tables_left = 0, code_left = 0;
@@ -299,6 +320,7 @@ class LoaderAhead::Work {
     for (std::size_t i = 0; i < order.size(); ++i)
       for (const auto needed : found_[order[i]].needed)
         if (!std::exchange(found_[needed].planned, true)) order.push_back(needed);
+    for (const auto number : order) note_loaded(number);
     std::ranges::reverse(order);
     std::size_t ranges = 0;
     for (const auto number : order) {
@@ -318,8 +340,41 @@ class LoaderAhead::Work {
       library.relocations_left = library.start->relocations();
       library.has_much_data = library.layout->has_much_data(dynamic);
       inits_.push_back(number);
+      await_relocating(library, number);
     }
     log::debug("a loader is about to read {} files: {} parts are fetched ahead", order.size(), ranges);
+  }
+
+  // What a loaded one needs is loaded; programs are.
+  void note_loaded(std::size_t number) {
+    for (std::vector<std::size_t> left{number}; !left.empty();) {
+      auto& library = found_[left.back()];
+      left.pop_back();
+      if (library.layout && !library.layout->interpreter().empty()) library.is_loaded = true;
+      if (!library.is_loaded) continue;
+      for (const auto needed : library.needed)
+        if (!std::exchange(found_[needed].is_loaded, true)) left.push_back(needed);
+    }
+  }
+
+  void await_relocating(Library& library, std::size_t number) {
+    const auto table = library.start->relocations();
+    if (table.length < kManyRelocations) library.is_loaded = true;
+    if (library.is_loaded) return;
+    const ByteRange half{table.offset + table.length / 2, table.length - table.length / 2};
+    const std::lock_guard guard(ahead_.events_->mutex);
+    for (const auto& part : places_of(library.runs, half))
+      ahead_.events_->awaited[part.place] = {.length = part.length, .library = number};
+    ahead_.events_->any_awaited = true;
+  }
+
+  static std::vector<ExitPart> places_of(const std::vector<index::DeviceRun>& runs, ByteRange in_file) {
+    std::vector<ExitPart> places;
+    for (const auto& run : runs)
+      if (const auto part = in_file.common_with({run.file_offset, run.length}); run.device != 0 && part.length > 0)
+        places.push_back(
+            {.place = {run.device, run.device_offset + (part.offset - run.file_offset)}, .length = part.length});
+    return places;
   }
 
   // As far as they are here. The loader is about to write where they say: before the tables of others.
@@ -341,9 +396,10 @@ class LoaderAhead::Work {
 
   // False if there is none yet, or no more.
   bool begin_next_init() {
-    if (inits_.empty() || found_[inits_.front()].tables_left > 0) return false;
-    const auto number = inits_.front();
-    inits_.pop_front();
+    const auto next = std::ranges::find_if(inits_, [&](std::size_t number) { return found_[number].is_loaded; });
+    if (next == inits_.end() || found_[*next].tables_left > 0) return false;
+    const auto number = *next;
+    inits_.erase(next);
     found_[number].turn = ++turns_;
     auto& library = found_[number];
     for (const auto& range : library.start->maybe_lists())
@@ -361,10 +417,7 @@ class LoaderAhead::Work {
     for (const auto& range : library.start->used()) bulk_.push_back({Kind::kData, number, range});
     std::vector<ExitPart> at_exit;
     for (const auto& range : library.start->used_at_exit())
-      for (const auto& run : library.runs)
-        if (const auto part = range.common_with({run.file_offset, run.length}); run.device != 0 && part.length > 0)
-          at_exit.push_back(
-              {.place = {run.device, run.device_offset + (part.offset - run.file_offset)}, .length = part.length});
+      for (const auto& place : places_of(library.runs, range)) at_exit.push_back(place);
     ahead_.exits_.add(library.turn, at_exit);
     library.start.reset();
   }
@@ -443,6 +496,7 @@ class LoaderAhead::Work {
   std::unordered_set<index::Nid> known_modules_;
   ImportTable::Search search_;
   std::vector<std::optional<std::size_t>> roots_;          // whose libraries are not all known
+  std::vector<std::size_t> foreseen_;                      // heads of modules that will be imported
   std::unordered_map<std::string, std::size_t> begun_in_;  // by folder, how many heads somebody has read
   std::size_t unfinished_ = 0;
   std::deque<Bulk> bulk_;
@@ -486,6 +540,7 @@ void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
   for (const auto& module : known->imports.begun_in(device, device_range))
     begin_import(std::size_t(&module - known->imports.modules().data()));
   if (const auto group = known->modules.note_read(device, device_range)) begin_package(*group);
+  note_relocating(device, device_range);
   if (auto parts = exits_.note_read(device, device_range); !parts.empty()) begin_exit(std::move(parts));
 }
 
@@ -506,6 +561,21 @@ void LoaderAhead::begin_import(std::size_t module) {
 void LoaderAhead::begin_package(std::uint32_t group) {
   const std::lock_guard guard(events_->mutex);
   events_->packages.push_back(group);
+  events_->changed.notify_one();
+}
+
+void LoaderAhead::note_relocating(std::uint32_t device, ByteRange device_range) {
+  if (!events_->any_awaited.load(std::memory_order_relaxed)) return;
+  const std::lock_guard guard(events_->mutex);
+  auto& awaited = events_->awaited;
+  auto entry = awaited.lower_bound({device, device_range.end()});
+  if (entry == awaited.begin()) return;
+  --entry;
+  const auto& [place, part] = *entry;
+  if (place.device != device || !ByteRange{place.offset, part.length}.overlaps(device_range)) return;
+  events_->relocating.push_back(part.library);
+  awaited.erase(entry);
+  events_->any_awaited = !awaited.empty();
   events_->changed.notify_one();
 }
 
@@ -540,18 +610,20 @@ void LoaderAhead::run(const std::stop_token& stop) {
   std::unique_lock lock(events_->mutex);
   const auto is_awaited = [&] {
     return !events_->begun.empty() || !events_->imported.empty() || !events_->packages.empty() ||
-           !events_->at_exit.empty() || !events_->arrived.empty();
+           !events_->at_exit.empty() || !events_->relocating.empty() || !events_->arrived.empty();
   };
   while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
     const auto begun = std::exchange(events_->begun, {});
     const auto imported = std::exchange(events_->imported, {});
     const auto packages = std::exchange(events_->packages, {});
     const auto at_exit = std::exchange(events_->at_exit, {});
+    const auto relocating = std::exchange(events_->relocating, {});
     const auto arrived = std::exchange(events_->arrived, {});
     lock.unlock();
     for (const auto head : begun) work.begin(head);
     for (const auto module : imported) work.begin_import(module);
     for (const auto group : packages) work.fetch_modules(group);
+    for (const auto library : relocating) work.begin_relocating(library);
     if (!at_exit.empty()) work.fetch_at_exit(at_exit);
     for (const auto& arrival : arrived)
       if (!stop.stop_requested()) work.take(arrival);

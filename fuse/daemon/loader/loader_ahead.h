@@ -9,7 +9,8 @@
 //       -> when no more are found: what is read of each at load (library_layout.h), in the order in which ld.so
 //          relocates them, the last one first
 //       -> with a library's relocations: the data that they change; behind all tables: the code of its init functions,
-//          and what that calls and points at (library_start.h)
+//          and what that calls and points at (library_start.h). As ldconfig(8) reads heads, too, this waits, of a
+//          library that Python packages bring for others to load by name, until somebody has read its relocations
 //
 // Python's own loader does the same with modules:
 //
@@ -77,6 +78,7 @@ class LoaderAhead {
   };
 
   void begin_load(std::size_t head);
+  void note_relocating(std::uint32_t device, ByteRange device_range);
   void begin_import(std::size_t module);
   void begin_package(std::uint32_t group);
   void begin_exit(std::vector<ExitPart> parts);

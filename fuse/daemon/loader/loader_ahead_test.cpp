@@ -162,13 +162,24 @@ TEST_F(LoaderAheadTest, AHeadBringsAllThatItsLoadReads) {
 struct LibraryWithInit {
   static constexpr std::uint64_t kCode = 64 << 10, kCodeBytes = 2 << 20, kData = kCode + kCodeBytes;
   static constexpr std::uint64_t kFunctions = 16;
+  static constexpr std::uint64_t kCalled = kCode + 28 * (64 << 10);  // what all of them call
   static constexpr std::uint64_t at_exit(std::uint64_t function) { return kCode + (function + 8) * (64 << 10); }
 
-  static Bytes make(const std::string& name) {
-    ElfFile file{.size = kData + (64 << 10), .names = {{DT_SONAME, name}}};
+  // Where the relocations lie that have so many bytes.
+  static constexpr std::uint64_t relocations_at(std::uint64_t bytes) {
+    return bytes == kFunctions * 24 ? 16384 : kData + (64 << 10);
+  }
+  static Bytes make(const std::string& name, std::uint64_t relocations = kFunctions * 24,
+                    const std::string& needed = "") {
+    const auto relocations_begin = relocations_at(relocations);
+    ElfFile file{.size = kData + (64 << 10) + (relocations_begin == 16384 ? 0 : relocations),
+                 .names = {{DT_SONAME, name}}};
+    if (!needed.empty()) file.names.emplace_back(DT_NEEDED, needed);
     file.edit = [&](Bytes& out) {
       using test::kAddress;
-      file.put(out, 56, std::uint16_t(4));
+      file.put(out, 56, std::uint16_t(5));
+      file.segment(out, 4, PT_LOAD, kData + (64 << 10), file.size - kData - (64 << 10));
+      file.put(out, file.segments_at + 4 * 56 + 4, std::uint32_t(PF_R));
       file.segment(out, 0, PT_LOAD, 0, kCode);
       file.put(out, file.segments_at + 4, std::uint32_t(PF_R));
       file.segment(out, 2, PT_LOAD, kCode, kCodeBytes);
@@ -178,7 +189,7 @@ struct LibraryWithInit {
       auto at = file.dynamic_at;
       while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
       for (const auto& [tag, value] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
-               {DT_RELA, kAddress + 16384}, {DT_RELASZ, kFunctions * 24}, {DT_RELAENT, 24}}) {
+               {DT_RELA, kAddress + relocations_begin}, {DT_RELASZ, relocations}, {DT_RELAENT, 24}}) {
         file.put(out, at, tag);
         file.put(out, at + 8, value);
         at += 16;
@@ -188,14 +199,14 @@ struct LibraryWithInit {
       file.put(out, kData, UINT64_MAX);
       for (std::uint64_t i = 0; i < kFunctions; ++i) {
         const auto function = kCode + i * 256;
-        file.put(out, 16384 + 24 * i, kAddress + kData + 8 * (i + 1));
-        file.put(out, 16384 + 24 * i + 8, std::uint64_t(R_X86_64_RELATIVE));
-        file.put(out, 16384 + 24 * i + 16, kAddress + function);
+        file.put(out, relocations_begin + 24 * i, kAddress + kData + 8 * (i + 1));
+        file.put(out, relocations_begin + 24 * i + 8, std::uint64_t(R_X86_64_RELATIVE));
+        file.put(out, relocations_begin + 24 * i + 16, kAddress + function);
         const std::uint8_t lea[] = {0x48, 0x8D, 0x3D}, call[] = {0xE8};
         std::ranges::copy(std::as_bytes(std::span(lea)), &out[function]);
         file.put(out, function + 3, std::uint32_t(at_exit(i) - (function + 7)));
         std::ranges::copy(std::as_bytes(std::span(call)), &out[function + 7]);
-        file.put(out, function + 8, std::uint32_t(kCode + 32 * (64 << 10) - 64 - (function + 12)));
+        file.put(out, function + 8, std::uint32_t(kCalled - (function + 12)));
       }
     };
     return file.make();
@@ -210,7 +221,7 @@ TEST_F(LoaderAheadTest, WhoExitsGetsWhatInitFunctionsLeftForThat) {
   add_library("settle/bin/last", {});
   begin();
   const auto has_started = [&](const std::string& path) {
-    return comes([&] { return is_wanted(path, {Made::kCode + Made::kCodeBytes - (64 << 10), 64 << 10}); });
+    return comes([&] { return is_wanted(path, {Made::kCalled, 64 << 10}); });
   };
   read_head(first);
   EXPECT_TRUE(has_started(first)) << "what its init functions call";
@@ -228,6 +239,28 @@ TEST_F(LoaderAheadTest, WhoExitsGetsWhatInitFunctionsLeftForThat) {
   for (const auto& path : {second, first}) EXPECT_TRUE(comes([&] { return is_wanted(path, left_for_exit); })) << path;
   EXPECT_TRUE(comes([&] { return is_wanted(first, {Made::at_exit(0), 64 << 10}); }));
   EXPECT_FALSE(is_wanted(second, {Made::at_exit(0), 64 << 10})) << "its reader has it";
+}
+
+// ldconfig reads the heads of all libraries of a folder, dynamic sections and names, and loads none.
+TEST_F(LoaderAheadTest, WhoseRelocationsNobodyReadsIsNotStarted) {
+  using Made = LibraryWithInit;
+  const std::string scanned = "opt/site-packages/a/liblarge.so", module = "opt/site-packages/b/module.so";
+  add(scanned, Made::make("liblarge.so", 1 << 20));
+  add("usr/lib/libneeded.so", Made::make("libneeded.so", 1 << 20));
+  add(module, Made::make("module.so", 1 << 20, "libneeded.so"));
+  add_library("settle/bin/last", {});
+  begin();
+  const ByteRange called{Made::kCalled, 64 << 10};
+  read_head(scanned);
+  EXPECT_TRUE(comes([&] { return is_wanted(scanned, {Made::relocations_at(1 << 20), 1 << 20}); }));
+  settle();
+  EXPECT_FALSE(is_wanted(scanned, called));
+  read_at(scanned, Made::relocations_at(1 << 20) + (1 << 20) - 4096);
+  EXPECT_TRUE(comes([&] { return is_wanted(scanned, called); }));
+  // Nobody reads the head of an extension module but who loads it.
+  read_head(module);
+  for (const auto& path : {module, std::string("usr/lib/libneeded.so")})
+    EXPECT_TRUE(comes([&] { return is_wanted(path, called); })) << path;
 }
 
 TEST_F(LoaderAheadTest, TablesAndRelocatedDataComeLast) {
