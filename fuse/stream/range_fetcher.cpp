@@ -260,10 +260,8 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   const auto priority = request.priority;
   const auto& origin = *request.origin;
   if (origin.requests() >= std::max(2u, options_.connections)) return MayStart::kNoConnection;
-  const bool has_first_requests =
-      origin.bulk_in_flight >= (origin.link.speed().bytes_per_second == 0 ? kFirstBulkRequests : 1);
-  const bool link_is_full = has_first_requests && origin.bulk_bytes + request.range.length > most_bulk_bytes(origin);
-  const bool bulk_is_full = priority != Priority::kReader && (origin.bulk_in_flight >= bulk_limit_ || link_is_full);
+  const bool bulk_is_full = priority != Priority::kReader &&
+                            (origin.bulk_in_flight >= bulk_limit_ || link_is_full(origin, request.range.length));
   if (request.source->needs_no_budget()) return bulk_is_full ? MayStart::kNoConnection : MayStart::kYes;
   const auto used = budget_.used();
   // Read-ahead leaves a quarter of the memory to readers. A piece larger than all of it may go alone.
@@ -284,6 +282,11 @@ std::uint64_t RangeFetcher::most_bulk_bytes(const Origin& origin) const {
   if (speed.bytes_per_second == 0) return kFirstBulkBytes;
   const auto seconds = kAnswersUnderWay * speed.answer_seconds + kSpareSeconds;
   return std::max(kLeastBulkBytes, std::uint64_t(speed.bytes_per_second * seconds));
+}
+
+bool RangeFetcher::link_is_full(const Origin& origin, std::uint64_t more_bytes) const {
+  const auto at_once = origin.link.speed().bytes_per_second == 0 ? kFirstBulkRequests : 1;
+  return origin.bulk_in_flight >= at_once && origin.bulk_bytes + more_bytes > most_bulk_bytes(origin);
 }
 
 bool RangeFetcher::background_may_start(const Origin& origin) const {
@@ -311,16 +314,16 @@ RangeFetcher::Request RangeFetcher::merge(Key key) {
   // A reader's request takes read-ahead along only if it may count as one of the bulk requests: its connection is busy
   // for longer.
   const auto& origin = *request.origin;
-  const bool bulk_allowed =
-      request.bulk || (origin.bulk_in_flight < bulk_limit_ && origin.bulk_bytes < most_bulk_bytes(origin));
-  extend(request, key, +1, bulk_allowed);
+  const auto most_bulk = most_bulk_bytes(origin);
+  const bool bulk_allowed = request.bulk || (origin.bulk_in_flight < bulk_limit_ && origin.bulk_bytes < most_bulk);
+  const auto most_of_one = std::min(options_.max_request_bytes, most_bulk / kBulkParts);
+  extend(request, key, +1, bulk_allowed, most_of_one);
   // Pieces in front delay the first, so they must be wanted as much.
-  extend(request, key, -1, false);
+  extend(request, key, -1, false, most_of_one);
   return request;
 }
 
-void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_allowed) {
-  const auto most_bulk = std::min(options_.max_request_bytes, most_bulk_bytes(*request.origin) / kBulkParts);
+void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_allowed, std::uint64_t most_bulk) {
   auto entry = queued_.find(from);
   while (true) {
     if (direction < 0 && entry == queued_.begin()) return;

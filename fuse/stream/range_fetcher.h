@@ -170,9 +170,10 @@ class RangeFetcher {
   MayStart may_start(const Request& request) const;
   bool background_may_start(const Origin& origin) const;
   std::uint64_t most_bulk_bytes(const Origin& origin) const;
+  bool link_is_full(const Origin& origin, std::uint64_t more_bytes) const;
   bool is_silent(const Origin& origin) const;
   Request merge(Key key);
-  void extend(Request& request, Key from, int direction, bool bulk_allowed);
+  void extend(Request& request, Key from, int direction, bool bulk_allowed, std::uint64_t most_bulk);
   void take_from_queue(Request& request);
   void run(Request request);
 

@@ -96,6 +96,11 @@ class RangeFetcherTest : public ::testing::Test {
     fetcher_->want(blocker_, piece, priority);
     repository_->wait_until_gated(++blocked_);
   }
+  // So many requests, and no more than may start.
+  void wait_until_begun(std::size_t requests) {
+    repository_->wait_until_gated(requests);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
   std::vector<ByteRange> ranges() const { return ranges_of(*source_); }
   std::vector<ByteRange> ranges_of(const TestSource& source) const {
     std::vector<ByteRange> ranges;
@@ -204,8 +209,7 @@ TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
   const auto expect_background_at_once = [&](std::size_t expected, RangeFetcher& fetcher, std::size_t first) {
     const auto before = ranges().size();
     for (std::size_t i = 0; i < 6; ++i) fetcher.want(source_, first + i * 10, Priority::kBackground);
-    repository_->wait_until_gated(expected);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and no more than may start
+    wait_until_begun(expected);
     EXPECT_EQ(ranges().size() - before, expected);
     repository_->open_gate();
   };
@@ -242,8 +246,7 @@ TEST_F(RangeFetcherTest, OfASlowLinkReadAheadTakesWhatKeepsItBusyAndInParts) {
   const auto source = std::make_shared<TestSource>(repository_, 140, 3, kLarge);
   RangeFetcher fetcher({.connections = 16, .merge_gap_bytes = 0}, clock);
   const auto begun = [&](std::size_t expected) {
-    repository_->wait_until_gated(expected);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and no more than may start
+    wait_until_begun(expected);
     return ranges_of(*source);
   };
   const auto want_all_of = [&](std::size_t first, std::size_t last) {

@@ -6,10 +6,11 @@
 #include <span>
 #include <utility>
 
+#include "core/index/merge/bytecode.h"
+
 namespace varve::index {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 16;
 constexpr unsigned kMaxDepth = 100;  // of objects in objects
 // What is behind them is taken for nothing: a hostile file has an object in each byte.
 constexpr std::size_t kMaxItems = 65'536;     // of the constants, or of the names
@@ -267,13 +268,13 @@ class Imports {
 }  // namespace
 
 std::optional<std::vector<PythonImport>> imports_of(ByteView bytecode) {
-  if (bytecode.size() < kHeaderBytes || bytecode[2] != std::byte('\r') || bytecode[3] != std::byte('\n'))
+  if (bytecode.size() < kBytecodeHeadBytes || bytecode[2] != std::byte('\r') || bytecode[3] != std::byte('\n'))
     return std::nullopt;
   const auto version = std::ranges::find(kVersions, load_le<std::uint16_t>(bytecode.data()),
                                          [](const Version& one) { return one.magic; });
   if (version == kVersions.end()) return std::nullopt;
   try {
-    return Imports(*version, Marshal(bytecode.subspan(kHeaderBytes), *version).module_code()).all();
+    return Imports(*version, Marshal(bytecode.subspan(kBytecodeHeadBytes), *version).module_code()).all();
   } catch (const Damaged&) {
     return std::nullopt;
   }

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxSkipped = 3;
 
 }  // namespace
 
-void ExitTable::add(std::size_t turn, const std::vector<ExitPart>& parts) {
+void ExitTable::add(std::size_t turn, const std::vector<DeviceExtent>& parts) {
   const std::lock_guard guard(mutex_);
   Library library;
   for (const auto& part : parts) {
@@ -26,7 +26,7 @@ void ExitTable::add(std::size_t turn, const std::vector<ExitPart>& parts) {
   any_.store(true, std::memory_order_relaxed);
 }
 
-std::vector<ExitPart> ExitTable::note_read(std::uint32_t device, ByteRange device_range) {
+std::vector<DeviceExtent> ExitTable::note_read(std::uint32_t device, ByteRange device_range) {
   if (!any_.load(std::memory_order_relaxed)) return {};
   const std::lock_guard guard(mutex_);
   auto entry = places_.upper_bound({device, device_range.offset});
@@ -50,8 +50,8 @@ std::vector<ExitPart> ExitTable::note_read(std::uint32_t device, ByteRange devic
   return {};
 }
 
-std::vector<ExitPart> ExitTable::take_from(std::size_t library) {
-  std::vector<ExitPart> taken;
+std::vector<DeviceExtent> ExitTable::take_from(std::size_t library) {
+  std::vector<DeviceExtent> taken;
   auto begin = libraries_.at(library).next;
   while (!libraries_.empty() && libraries_.begin()->first <= library) {
     const auto last = std::prev(libraries_.upper_bound(library));

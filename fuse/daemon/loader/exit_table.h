@@ -18,11 +18,6 @@
 
 namespace varve::fuse {
 
-struct ExitPart {
-  DevicePlace place;
-  std::uint64_t length = 0;
-};
-
 // Safe to use from any thread.
 class ExitTable {
  public:
@@ -30,21 +25,21 @@ class ExitTable {
 
   // What one library runs at exit, in that order. `turn`: of the library, in the order in which they start; each has
   // another.
-  void add(std::size_t turn, const std::vector<ExitPart>& parts);
+  void add(std::size_t turn, const std::vector<DeviceExtent>& parts);
   // Somebody reads that of a device. If that is an exit: what it is about to run, in order; each part is told once.
-  std::vector<ExitPart> note_read(std::uint32_t device, ByteRange device_range);
+  std::vector<DeviceExtent> note_read(std::uint32_t device, ByteRange device_range);
 
  private:
   struct Library {
-    std::vector<ExitPart> parts;  // empty once they were told
-    std::size_t next = 0;         // an exit would go on there
-    unsigned reads = 0;           // that went on
+    std::vector<DeviceExtent> parts;  // empty once they were told
+    std::size_t next = 0;             // an exit would go on there
+    unsigned reads = 0;               // that went on
   };
   struct Place {
     std::size_t library = 0, part = 0;
   };
 
-  std::vector<ExitPart> take_from(std::size_t library);
+  std::vector<DeviceExtent> take_from(std::size_t library);
 
   std::atomic<bool> any_ = false;
   std::mutex mutex_;

@@ -14,8 +14,8 @@ constexpr std::uint64_t kPart = 64 << 10;
 constexpr std::uint64_t kPage = 4096;
 
 // From the end of a library on device 1 to its start.
-std::vector<ExitPart> parts_of(std::uint64_t begin, std::size_t count) {
-  std::vector<ExitPart> parts;
+std::vector<DeviceExtent> parts_of(std::uint64_t begin, std::size_t count) {
+  std::vector<DeviceExtent> parts;
   for (auto part = count; part-- > 0;) parts.push_back({.place = {1, begin + part * 10 * kPart}, .length = kPart});
   return parts;
 }
@@ -23,13 +23,13 @@ std::vector<ExitPart> parts_of(std::uint64_t begin, std::size_t count) {
 class ExitTableTest : public ::testing::Test {
  protected:
   // The offsets of what is told.
-  std::vector<std::uint64_t> read(const ExitPart& part, std::uint64_t into = 100) {
+  std::vector<std::uint64_t> read(const DeviceExtent& part, std::uint64_t into = 100) {
     std::vector<std::uint64_t> offsets;
     for (const auto& told : exits_.note_read(part.place.device, {part.place.offset + into, kPage}))
       offsets.push_back(told.place.offset);
     return offsets;
   }
-  static std::vector<std::uint64_t> offsets_of(const std::vector<ExitPart>& parts, std::size_t first) {
+  static std::vector<std::uint64_t> offsets_of(const std::vector<DeviceExtent>& parts, std::size_t first) {
     std::vector<std::uint64_t> offsets;
     for (auto part = first; part < parts.size(); ++part) offsets.push_back(parts[part].place.offset);
     return offsets;
@@ -109,7 +109,7 @@ TEST_F(ExitTableTest, PlacesAreOfOneDeviceAndAsLongAsTheyAre) {
 
 // A kernel reads around a page, and may so read of two parts.
 TEST_F(ExitTableTest, OneReadOfSeveralPartsIsOneRead) {
-  std::vector<ExitPart> parts;
+  std::vector<DeviceExtent> parts;
   for (std::uint64_t part = 12; part-- > 0;) parts.push_back({.place = {1, part * kPart}, .length = kPart});
   exits_.add(turn_++, parts);
   EXPECT_THAT(exits_.note_read(1, {9 * kPart, 3 * kPart}), IsEmpty());
@@ -118,7 +118,7 @@ TEST_F(ExitTableTest, OneReadOfSeveralPartsIsOneRead) {
 }
 
 TEST_F(ExitTableTest, HoldsItsBounds) {
-  std::vector<ExitPart> parts;
+  std::vector<DeviceExtent> parts;
   for (std::uint64_t part = 0; part < ExitTable::kMaxParts + 1'000; ++part)
     parts.push_back({.place = {1, part * kPart}, .length = kPart});
   exits_.add(turn_++, parts);

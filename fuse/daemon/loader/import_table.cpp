@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <charconv>
 #include <utility>
 
+#include "core/base/image_path.h"
 #include "core/base/strings.h"
 
 namespace varve::fuse {
@@ -22,13 +23,6 @@ constexpr unsigned kFirstWithFrozen = 11;
 
 std::string cache_of(const std::string& folder) { return folder + std::string(kCache); }
 
-std::string_view last_part(std::string_view folder) { return folder.substr(folder.find_last_of('/') + 1); }
-
-std::string_view parent_of(std::string_view folder) {
-  const auto slash = folder.find_last_of('/');
-  return slash == std::string_view::npos ? std::string_view() : folder.substr(0, slash);
-}
-
 // ".cpython-311.pyc" of "x.cpython-311.pyc", ".cpython-311.opt-1.pyc" of what is optimized; "" of others.
 std::string_view suffix_of(std::string_view name) {
   const auto dot = name.find('.');
@@ -45,9 +39,9 @@ std::string_view tag_of(std::string_view name) {
 
 // 11
 unsigned minor_of(std::string_view tag) {
+  constexpr std::string_view kPrefix = "cpython-3";
   unsigned minor = 0;
-  for (const char digit : tag.substr(std::min(tag.size(), std::string_view("cpython-3").size())))
-    minor = digit >= '0' && digit <= '9' && minor < 1000 ? minor * 10 + unsigned(digit - '0') : 0;
+  if (tag.starts_with(kPrefix)) std::from_chars(tag.data() + kPrefix.size(), tag.data() + tag.size(), minor);
   return minor;
 }
 
@@ -65,7 +59,7 @@ std::size_t in_common(std::string_view one, std::string_view other) {
 
 void ImportTable::add(const index::ErofsReader& tree, index::Nid file, const std::string& folder,
                       std::string_view name) {
-  const auto part = last_part(folder);
+  const auto part = name_of(folder);
   const bool is_root = part == "site-packages" || part == "dist-packages" || part == "lib-dynload" ||
                        (name == "os.py" && part.starts_with("python3."));
   if (is_root && roots_.size() < kMaxRoots) roots_.insert(folder);
@@ -96,10 +90,8 @@ void ImportTable::finish() {
   names_.shrink_to_fit();
 }
 
-std::span<const ImportTable::Module> ImportTable::begun_in(std::uint32_t device, ByteRange device_range) const {
-  const auto first = std::ranges::lower_bound(modules_, DevicePlace{device, device_range.offset}, {}, &Module::place);
-  const auto last = std::ranges::lower_bound(modules_, DevicePlace{device, device_range.end()}, {}, &Module::place);
-  return {first, last};
+std::span<const ImportTable::Module> ImportTable::modules_in(std::uint32_t device, ByteRange device_range) const {
+  return begun_in(modules_, device, device_range);
 }
 
 bool ImportTable::Search::has_room(std::size_t bytes) {
@@ -138,8 +130,8 @@ class ImportTable::Finder {
         package_(parent_of(importer.folder)),
         search_(search) {
     for (const auto& root : roots) {
-      const auto of_version = tag_of_version(last_part(root));
-      const auto around = tag_of_version(last_part(parent_of(root)));
+      const auto of_version = tag_of_version(name_of(root));
+      const auto around = tag_of_version(name_of(parent_of(root)));
       if ((!of_version.empty() && of_version != tag_) || (!around.empty() && around != tag_)) continue;
       roots_.push_back(root);
     }

@@ -46,7 +46,7 @@ class ImportTable {
   void finish();
 
   // Those whose first byte lies in that range.
-  std::span<const Module> begun_in(std::uint32_t device, ByteRange device_range) const;
+  std::span<const Module> modules_in(std::uint32_t device, ByteRange device_range) const;
   const std::vector<Module>& modules() const { return modules_; }
   Imported file_of(const Module& module) const {
     return {.file = module.file, .folder = folders_[module.folder], .name = names_.c_str() + module.name};

@@ -175,13 +175,13 @@ TEST_F(ImportTableTest, KnowsWhereBytecodeBegins) {
   open();
   EXPECT_EQ(table_.modules().size(), 3u);
   const auto at = places_.at(pyc(kSite + "pack/", "b"));
-  const auto found = table_.begun_in(1, {at - 4096, 8192});
+  const auto found = table_.modules_in(1, {at - 4096, 8192});
   ASSERT_EQ(found.size(), 1u);
   const auto file = table_.file_of(found.front());
   EXPECT_EQ(file.folder + "/" + file.name, pyc(kSite + "pack/", "b"));
   EXPECT_EQ(reader_->resolve(file.folder + "/" + file.name, true), file.file);
-  EXPECT_THAT(table_.begun_in(1, {at + 1, 4096}), IsEmpty());
-  EXPECT_THAT(table_.begun_in(2, {at, 4096}), IsEmpty());
+  EXPECT_THAT(table_.modules_in(1, {at + 1, 4096}), IsEmpty());
+  EXPECT_THAT(table_.modules_in(2, {at, 4096}), IsEmpty());
 }
 
 TEST_F(ImportTableTest, NamesThatAreNoNamesAndLinksInCirclesLeadNowhere) {

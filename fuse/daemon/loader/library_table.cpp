@@ -58,11 +58,7 @@ LibraryTable::LibraryTable(const index::ErofsReader& tree, const OnName& seen) :
 }
 
 std::span<const LibraryTable::Head> LibraryTable::heads_in(std::uint32_t device, ByteRange device_range) const {
-  const auto first =
-      std::ranges::lower_bound(heads_, DevicePlace{device, device_range.offset}, {}, &Head::place) - heads_.begin();
-  const auto last =
-      std::ranges::lower_bound(heads_, DevicePlace{device, device_range.end()}, {}, &Head::place) - heads_.begin();
-  return std::span(heads_).subspan(std::size_t(first), std::size_t(last - first));
+  return begun_in(heads_, device, device_range);
 }
 
 std::vector<std::size_t> LibraryTable::modules_in(const std::string& folder) const {

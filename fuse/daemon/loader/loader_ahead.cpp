@@ -57,8 +57,8 @@ struct LoaderAhead::Events {
   std::vector<std::size_t> begun;                          // heads
   std::vector<std::size_t> imported;                       // modules
   std::vector<std::uint32_t> packages;                     // groups of modules
-  std::vector<ExitPart> at_exit;
-  std::vector<std::size_t> relocating;  // libraries
+  std::vector<std::vector<DeviceExtent>> exits;            // what each is about to run
+  std::vector<std::size_t> relocating;                     // libraries
   struct Awaited {
     std::uint64_t length = 0;
     std::size_t library = 0;
@@ -67,9 +67,11 @@ struct LoaderAhead::Events {
   std::atomic<bool> any_awaited = false;
   std::vector<Arrival> arrived;
 
-  void add(const Arrival& arrival) {
+  // To one of the lists.
+  template <typename T>
+  void add(std::vector<T>& list, T one) {
     const std::lock_guard guard(mutex);
-    arrived.push_back(arrival);
+    list.push_back(std::move(one));
     changed.notify_one();
   }
 };
@@ -90,19 +92,14 @@ class LoaderAhead::Work {
   }
 
   void fetch_modules(std::uint32_t group) {
-    std::vector<StreamPiece> pieces;
-    for (const auto& extent : ahead_.tables_->modules.extents_of(group))
-      ahead_.devices_.at(extent.place.device - 1)->find_pieces({extent.place.offset, extent.length}, 0, pieces);
-    log::debug("a package is being imported: {} parts of it are fetched ahead", pieces.size());
-    fetch_now(pieces);
+    const auto parts = ahead_.tables_->modules.extents_of(group);
+    log::debug("a package is being imported: {} parts of it are fetched ahead", parts.size());
+    fetch_now(parts);
   }
 
-  void fetch_at_exit(const std::vector<ExitPart>& parts) {
+  void fetch_at_exit(const std::vector<DeviceExtent>& parts) {
     log::debug("a process exits: {} parts of libraries are fetched ahead", parts.size());
-    std::vector<StreamPiece> pieces;
-    for (const auto& part : parts)
-      ahead_.devices_.at(part.place.device - 1)->find_pieces({part.place.offset, part.length}, 0, pieces);
-    fetch_now(pieces);
+    fetch_now(parts);
   }
 
   void begin_relocating(std::size_t library) {
@@ -368,8 +365,8 @@ class LoaderAhead::Work {
     ahead_.events_->any_awaited = true;
   }
 
-  static std::vector<ExitPart> places_of(const std::vector<index::DeviceRun>& runs, ByteRange in_file) {
-    std::vector<ExitPart> places;
+  static std::vector<DeviceExtent> places_of(const std::vector<index::DeviceRun>& runs, ByteRange in_file) {
+    std::vector<DeviceExtent> places;
     for (const auto& run : runs)
       if (const auto part = in_file.common_with({run.file_offset, run.length}); run.device != 0 && part.length > 0)
         places.push_back(
@@ -415,7 +412,7 @@ class LoaderAhead::Work {
     for (const auto& range : library.start->init_code())
       if (const auto code = read(library, range)) library.start->add_code(range, *code);
     for (const auto& range : library.start->used()) bulk_.push_back({Kind::kData, number, range});
-    std::vector<ExitPart> at_exit;
+    std::vector<DeviceExtent> at_exit;
     for (const auto& range : library.start->used_at_exit())
       for (const auto& place : places_of(library.runs, range)) at_exit.push_back(place);
     ahead_.exits_.add(library.turn, at_exit);
@@ -442,7 +439,7 @@ class LoaderAhead::Work {
         if (!well) failed = true;
         if (missing.fetch_sub(1) != 1) return;
         arrival.failed = failed;
-        events->add(arrival);
+        events->add(events->arrived, arrival);
       }
     };
     // One more than there are, so that it is not done before all was asked for.
@@ -459,6 +456,12 @@ class LoaderAhead::Work {
     waiting->arrived(true);
   }
 
+  void fetch_now(const std::vector<DeviceExtent>& parts) {
+    std::vector<StreamPiece> pieces;
+    for (const auto& [place, length] : parts)
+      ahead_.devices_.at(place.device - 1)->find_pieces({place.offset, length}, 0, pieces);
+    fetch_now(pieces);
+  }
   void fetch_now(const std::vector<StreamPiece>& pieces) {
     for (const auto& piece : pieces)
       if (!piece.learnt && is_worth_fetching(piece) && take_from_budget(piece.length))
@@ -537,31 +540,20 @@ void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
   const auto& libraries = known->libraries;
   for (const auto& head : libraries.heads_in(device, device_range))
     begin_load(std::size_t(&head - libraries.heads().data()));
-  for (const auto& module : known->imports.begun_in(device, device_range))
+  for (const auto& module : known->imports.modules_in(device, device_range))
     begin_import(std::size_t(&module - known->imports.modules().data()));
-  if (const auto group = known->modules.note_read(device, device_range)) begin_package(*group);
+  if (const auto group = known->modules.note_read(device, device_range)) events_->add(events_->packages, *group);
   note_relocating(device, device_range);
-  if (auto parts = exits_.note_read(device, device_range); !parts.empty()) begin_exit(std::move(parts));
+  if (auto parts = exits_.note_read(device, device_range); !parts.empty())
+    events_->add(events_->exits, std::move(parts));
 }
 
 void LoaderAhead::begin_load(std::size_t head) {
-  if (told_[head].exchange(true)) return;
-  const std::lock_guard guard(events_->mutex);
-  events_->begun.push_back(head);
-  events_->changed.notify_one();
+  if (!told_[head].exchange(true)) events_->add(events_->begun, head);
 }
 
 void LoaderAhead::begin_import(std::size_t module) {
-  if (told_modules_[module].exchange(true)) return;
-  const std::lock_guard guard(events_->mutex);
-  events_->imported.push_back(module);
-  events_->changed.notify_one();
-}
-
-void LoaderAhead::begin_package(std::uint32_t group) {
-  const std::lock_guard guard(events_->mutex);
-  events_->packages.push_back(group);
-  events_->changed.notify_one();
+  if (!told_modules_[module].exchange(true)) events_->add(events_->imported, module);
 }
 
 void LoaderAhead::note_relocating(std::uint32_t device, ByteRange device_range) {
@@ -576,12 +568,6 @@ void LoaderAhead::note_relocating(std::uint32_t device, ByteRange device_range) 
   events_->relocating.push_back(part.library);
   awaited.erase(entry);
   events_->any_awaited = !awaited.empty();
-  events_->changed.notify_one();
-}
-
-void LoaderAhead::begin_exit(std::vector<ExitPart> parts) {
-  const std::lock_guard guard(events_->mutex);
-  events_->at_exit.insert(events_->at_exit.end(), parts.begin(), parts.end());
   events_->changed.notify_one();
 }
 
@@ -610,13 +596,13 @@ void LoaderAhead::run(const std::stop_token& stop) {
   std::unique_lock lock(events_->mutex);
   const auto is_awaited = [&] {
     return !events_->begun.empty() || !events_->imported.empty() || !events_->packages.empty() ||
-           !events_->at_exit.empty() || !events_->relocating.empty() || !events_->arrived.empty();
+           !events_->exits.empty() || !events_->relocating.empty() || !events_->arrived.empty();
   };
   while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
     const auto begun = std::exchange(events_->begun, {});
     const auto imported = std::exchange(events_->imported, {});
     const auto packages = std::exchange(events_->packages, {});
-    const auto at_exit = std::exchange(events_->at_exit, {});
+    const auto exits = std::exchange(events_->exits, {});
     const auto relocating = std::exchange(events_->relocating, {});
     const auto arrived = std::exchange(events_->arrived, {});
     lock.unlock();
@@ -624,7 +610,7 @@ void LoaderAhead::run(const std::stop_token& stop) {
     for (const auto module : imported) work.begin_import(module);
     for (const auto group : packages) work.fetch_modules(group);
     for (const auto library : relocating) work.begin_relocating(library);
-    if (!at_exit.empty()) work.fetch_at_exit(at_exit);
+    for (const auto& parts : exits) work.fetch_at_exit(parts);
     for (const auto& arrival : arrived)
       if (!stop.stop_requested()) work.take(arrival);
     work.go_on();

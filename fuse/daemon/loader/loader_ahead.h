@@ -14,9 +14,9 @@
 //
 // Python's own loader does the same with modules:
 //
-//     a read of the head of a module's bytecode -> all of it -> the modules that it imports (import_table.h) -> theirs
-//     ->
-//          ...; of extension modules what loads of them read, as above
+//     a read of the head of a module's bytecode
+//       -> all of it -> the modules that it imports (import_table.h) -> theirs -> ...
+//       -> of extension modules what their loads read, as above
 //
 // What is imported by other means no file tells:
 //
@@ -80,8 +80,6 @@ class LoaderAhead {
   void begin_load(std::size_t head);
   void note_relocating(std::uint32_t device, ByteRange device_range);
   void begin_import(std::size_t module);
-  void begin_package(std::uint32_t group);
-  void begin_exit(std::vector<ExitPart> parts);
   void run(const std::stop_token& stop);
 
   const index::ErofsReader& tree_;

@@ -9,6 +9,7 @@
 #include "core/base/file.h"
 #include "testing/elf_file.h"
 #include "testing/fake_layer_stream.h"
+#include "testing/made_bytecode.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
 
@@ -444,20 +445,10 @@ TEST_F(LoaderAheadTest, OfManyLargeExtensionModulesNoneIsGuessed) {
   expect_untouched({"opt/large/c.so"});
 }
 
-// As CPython 3.11 compiles `import one, two.three` and so on.
 Bytes bytecode_that_imports(const std::vector<std::string>& modules) {
-  const auto number = [](std::size_t value) {
-    return std::string{char(value), char(value >> 8), char(value >> 16), char(value >> 24)};
-  };
-  std::string code, names;
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    code += {100, 0, 100, 1, 108, char(i)};  // LOAD_CONST 0, LOAD_CONST None, IMPORT_NAME
-    names += std::string{'z', char(modules[i].size())} + modules[i];
-  }
-  const std::string object = std::string("\xA7\r\r\n", 4) + std::string(12, '\0') + "c" + std::string(20, '\0') + "s" +
-                             number(code.size()) + code + ")" + char(2) + "i" + number(0) + "N" + ")" +
-                             char(modules.size()) + names;
-  return to_bytes(as_bytes(object));
+  test::MadeBytecode made;
+  for (const auto& module : modules) made.import(module);
+  return made.make();
 }
 
 // Each in a folder of its own, as two of one folder bring the rest of that.

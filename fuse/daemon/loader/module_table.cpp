@@ -88,7 +88,7 @@ void ModuleTable::finish() {
         continue;
       }
     }
-    extents_.push_back({.place = module.place, .length = module.length, .group = *group});
+    extents_.push_back({{.place = module.place, .length = module.length}, *group});
   }
   extents_.shrink_to_fit();
   first_reads_ = std::make_unique<std::atomic<std::uint64_t>[]>(groups.size());
@@ -120,8 +120,8 @@ std::optional<std::uint32_t> ModuleTable::note_read(std::uint32_t device, ByteRa
   return first_read.exchange(kTold, std::memory_order_relaxed) == kTold ? std::nullopt : group;
 }
 
-std::vector<ModuleTable::Extent> ModuleTable::extents_of(std::uint32_t group) const {
-  std::vector<Extent> extents;
+std::vector<DeviceExtent> ModuleTable::extents_of(std::uint32_t group) const {
+  std::vector<DeviceExtent> extents;
   std::ranges::copy_if(extents_, std::back_inserter(extents), [&](const Extent& one) { return one.group == group; });
   return extents;
 }

@@ -29,12 +29,6 @@ class ModuleTable {
   // Two reads nearer than this are of one place: a span of that length comes at once, whoever reads of it.
   static constexpr std::uint64_t kApart = 256 << 10;
 
-  struct Extent {
-    DevicePlace place;
-    std::uint64_t length = 0;
-    std::uint32_t group = 0;
-  };
-
   // A name of the tree; for the thread that makes the table.
   void add(const index::ErofsReader& tree, index::Nid file, const std::string& folder, std::string_view name);
   // After the last add(), before all below.
@@ -44,7 +38,7 @@ class ModuleTable {
   // thread.
   std::optional<std::uint32_t> note_read(std::uint32_t device, ByteRange device_range) const;
   // Of a group, by place.
-  std::vector<Extent> extents_of(std::uint32_t group) const;
+  std::vector<DeviceExtent> extents_of(std::uint32_t group) const;
 
  private:
   struct Module {
@@ -55,6 +49,9 @@ class ModuleTable {
   struct Folder {
     std::string package;
     std::uint64_t bytes = 0;
+  };
+  struct Extent : DeviceExtent {
+    std::uint32_t group = 0;
   };
   std::optional<std::uint32_t> group_at(std::uint32_t device, ByteRange device_range) const;
 
