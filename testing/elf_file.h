@@ -52,6 +52,23 @@ struct ElfFile {
     put_word(out, begin + 32, begin + 16, bytes);
   }
 
+  // For `edit`, of 64-bit files.
+  void set_segments(Bytes& out, std::uint16_t count) const { put(out, 56, count); }
+  void set_flags(Bytes& out, std::size_t segment, std::uint32_t flags) const {
+    put(out, segments_at + segment * 56 + 4, flags);
+  }
+  // Behind those that the dynamic section has.
+  void add_entries(Bytes& out, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& entries) const {
+    auto at = dynamic_at;
+    while (load_le<std::uint64_t>(&out[at]) != 0) at += 16;
+    for (const auto& [tag, value] : entries) {
+      put(out, at, tag);
+      put(out, at + 8, value);
+      at += 16;
+    }
+    segment(out, 1, 2, dynamic_at, at + 16 - dynamic_at);
+  }
+
   Bytes make() const {
     Bytes out(size);
     put_text(out, 0, "\177ELF");

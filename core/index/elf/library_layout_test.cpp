@@ -33,16 +33,7 @@ std::vector<std::pair<Kind, std::string>> names_of(const Bytes& file) {
 // What a library of this machine says of itself by its dynamic section, with further entries.
 ElfFile with_entries(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& entries) {
   ElfFile file;
-  file.edit = [=](Bytes& out) {
-    std::uint64_t at = file.dynamic_at;
-    while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
-    for (const auto& [tag, value] : entries) {
-      file.put(out, at, tag);
-      file.put(out, at + 8, value);
-      at += 16;
-    }
-    file.segment(out, 1, PT_DYNAMIC, file.dynamic_at, at + 16 - file.dynamic_at);
-  };
+  file.edit = [=](Bytes& out) { file.add_entries(out, entries); };
   return file;
 }
 
@@ -112,7 +103,7 @@ TEST(LibraryLayoutTest, ReadsTablesToTheNextOneAndWhatMayBeRelocated) {
               ElementsAre(ByteRange{700, 335}, ByteRange{2000, 240}, ByteRange{3000, 48}));
   file.edit = [&](Bytes& out) {
     tables(out);
-    file.put(out, file.segments_at + 4, std::uint32_t(PF_R | PF_W));
+    file.set_flags(out, 0, PF_R | PF_W);
   };
   bytes = file.make();
   layout = layout_of(bytes);
@@ -123,7 +114,7 @@ TEST(LibraryLayoutTest, ReadsTablesToTheNextOneAndWhatMayBeRelocated) {
 TEST(LibraryLayoutTest, ReadsABoundedPartOfAHugeOne) {
   const std::uint64_t size = LibraryLayout::kMaxReadAtLoad + 100'000;
   ElfFile file{.size = size};
-  file.edit = [&](Bytes& out) { file.put(out, file.segments_at + 4, std::uint32_t(PF_R | PF_W)); };
+  file.edit = [&](Bytes& out) { file.set_flags(out, 0, PF_R | PF_W); };
   const auto bytes = file.make();
   const auto layout = layout_of(bytes);
   EXPECT_THAT(layout->read_at_load(part(bytes, layout->dynamic_section())),

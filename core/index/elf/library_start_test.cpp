@@ -93,29 +93,21 @@ struct MadeLibrary {
 
   Bytes make() {
     file.edit = [this](Bytes& out) {
-      file.put(out, 56, std::uint16_t(4));
+      file.set_segments(out, 4);
       file.segment(out, 0, PT_LOAD, 0, 4 * kBlock);
-      file.put(out, file.segments_at + 4, std::uint32_t(PF_R));
+      file.set_flags(out, 0, PF_R);
       file.segment(out, 2, PT_LOAD, 4 * kBlock, 8 * kBlock);
-      file.put(out, file.segments_at + 2 * 56 + 4, std::uint32_t(PF_R | PF_X));
+      file.set_flags(out, 2, PF_R | PF_X);
       file.segment(out, 3, PT_LOAD, 12 * kBlock, 4 * kBlock);
-      file.put(out, file.segments_at + 3 * 56 + 4, std::uint32_t(PF_R | PF_W));
-      std::uint64_t at = file.dynamic_at;
-      while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
-      for (const auto& [tag, value] :
-           std::initializer_list<std::pair<std::uint64_t, std::uint64_t>>{{DT_RELA, kAddress + kRelocations},
-                                                                          {DT_RELASZ, relocations.size() * 24},
-                                                                          {DT_RELAENT, 24},
-                                                                          {DT_INIT, init == 0 ? 0 : kAddress + init},
-                                                                          {DT_FINI, fini == 0 ? 0 : kAddress + fini},
-                                                                          {DT_INIT_ARRAY, kAddress + kInitArray},
-                                                                          {DT_INIT_ARRAYSZ, functions * 8}}) {
-        file.put(out, at, tag);
-        file.put(out, at + 8, value);
-        at += 16;
-      }
-      file.segment(out, 1, PT_DYNAMIC, file.dynamic_at, at + 16 - file.dynamic_at);
-      at = kRelocations;
+      file.set_flags(out, 3, PF_R | PF_W);
+      file.add_entries(out, {{DT_RELA, kAddress + kRelocations},
+                             {DT_RELASZ, relocations.size() * 24},
+                             {DT_RELAENT, 24},
+                             {DT_INIT, init == 0 ? 0 : kAddress + init},
+                             {DT_FINI, fini == 0 ? 0 : kAddress + fini},
+                             {DT_INIT_ARRAY, kAddress + kInitArray},
+                             {DT_INIT_ARRAYSZ, functions * 8}});
+      auto at = kRelocations;
       for (const auto& [address, type, addend] : relocations) {
         file.put(out, at, kAddress + address);
         file.put(out, at + 8, type);

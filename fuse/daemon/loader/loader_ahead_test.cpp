@@ -178,24 +178,16 @@ struct LibraryWithInit {
     if (!needed.empty()) file.names.emplace_back(DT_NEEDED, needed);
     file.edit = [&](Bytes& out) {
       using test::kAddress;
-      file.put(out, 56, std::uint16_t(5));
-      file.segment(out, 4, PT_LOAD, kData + (64 << 10), file.size - kData - (64 << 10));
-      file.put(out, file.segments_at + 4 * 56 + 4, std::uint32_t(PF_R));
+      file.set_segments(out, 5);
       file.segment(out, 0, PT_LOAD, 0, kCode);
-      file.put(out, file.segments_at + 4, std::uint32_t(PF_R));
+      file.set_flags(out, 0, PF_R);
       file.segment(out, 2, PT_LOAD, kCode, kCodeBytes);
-      file.put(out, file.segments_at + 2 * 56 + 4, std::uint32_t(PF_R | PF_X));
+      file.set_flags(out, 2, PF_R | PF_X);
       file.segment(out, 3, PT_LOAD, kData, 64 << 10);
-      file.put(out, file.segments_at + 3 * 56 + 4, std::uint32_t(PF_R | PF_W));
-      auto at = file.dynamic_at;
-      while (load_le<std::uint64_t>(&out[at]) != DT_NULL) at += 16;
-      for (const auto& [tag, value] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
-               {DT_RELA, kAddress + relocations_begin}, {DT_RELASZ, relocations}, {DT_RELAENT, 24}}) {
-        file.put(out, at, tag);
-        file.put(out, at + 8, value);
-        at += 16;
-      }
-      file.segment(out, 1, PT_DYNAMIC, file.dynamic_at, at + 16 - file.dynamic_at);
+      file.set_flags(out, 3, PF_R | PF_W);
+      file.segment(out, 4, PT_LOAD, kData + (64 << 10), file.size - kData - (64 << 10));
+      file.set_flags(out, 4, PF_R);
+      file.add_entries(out, {{DT_RELA, kAddress + relocations_begin}, {DT_RELASZ, relocations}, {DT_RELAENT, 24}});
       // No tag tells of the functions: -1, functions, 0.
       file.put(out, kData, UINT64_MAX);
       for (std::uint64_t i = 0; i < kFunctions; ++i) {
