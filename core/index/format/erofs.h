@@ -104,6 +104,11 @@ class ErofsReader {
   ByteView flat_content(const Inode& inode, std::uint64_t block) const;
   std::map<std::string, std::string> xattrs_of(const Inode& inode) const;
   std::vector<DeviceRun> runs_of(const Inode& inode) const;
+  // Of a regular file, without its gaps; those that lie one behind the other are not joined.
+  void visit_chunks(const Inode& inode, const std::function<void(const DeviceRun& chunk)>& visit) const;
+  template <typename OnEntry>
+  void visit_directory(const Inode& directory, std::uint64_t from, const OnEntry& entry) const;
+  std::string target_of(const Inode& symlink) const;
   void add_xattr(std::uint64_t at, std::uint64_t end, const Inode& inode,
                  std::map<std::string, std::string>& xattrs) const;
   void check_files() const;

@@ -83,15 +83,19 @@ std::optional<Nid> ErofsReader::lookup(Nid directory, std::string_view name) con
   return std::nullopt;
 }
 
-void ErofsReader::read_directory(Nid directory, std::uint64_t from, const EntryCallback& entry) const {
-  const auto inode = parse_directory(directory);
+template <typename OnEntry>
+void ErofsReader::visit_directory(const Inode& directory, std::uint64_t from, const OnEntry& entry) const {
   auto first = from % kPositionsPerBlock;
-  for (auto block = from / kPositionsPerBlock; block < blocks_of(inode.info.size); ++block, first = 0) {
-    const auto entries = directory_block(inode, block);
+  for (auto block = from / kPositionsPerBlock; block < blocks_of(directory.info.size); ++block, first = 0) {
+    const auto entries = directory_block(directory, block);
     for (auto i = first; i < entries.count; ++i) {
       if (!entry(entries.name(i), entries.nid(i), entries.type(i), block * kPositionsPerBlock + i)) return;
     }
   }
+}
+
+void ErofsReader::read_directory(Nid directory, std::uint64_t from, const EntryCallback& entry) const {
+  visit_directory(parse_directory(directory), from, entry);
 }
 
 struct ErofsReader::CheckState {
@@ -116,10 +120,10 @@ void ErofsReader::check_content(const Inode& inode, CheckState& state) const {
     if (inode.info.size == 0) return;
     const auto chunk_bits = (inode.union_value & kChunkBitsMask) + kBlockBits;
     charge(state.own_bytes_left, (((inode.info.size - 1) >> chunk_bits) + 1) * kChunkIndexBytes);
-    runs_of(inode);
+    visit_chunks(inode, [](const DeviceRun&) {});
   } else if (inode.info.type == FileType::kSymlink) {
     charge(state.own_bytes_left, inode.info.size);
-    symlink_target(inode.nid);
+    target_of(inode);
   } else if (inode.info.type == FileType::kDirectory) {
     charge(state.own_bytes_left, inode.info.size);
   }
@@ -129,11 +133,12 @@ void ErofsReader::check_content(const Inode& inode, CheckState& state) const {
 void ErofsReader::check_directory(CheckState& state) const {
   const auto [self, parent] = state.to_visit.back();
   state.to_visit.pop_back();
+  const auto directory = parse_directory(self);
   std::string previous;
   std::uint64_t subdirectories = 0;
   unsigned dots = 0;
-  read_directory(
-      self, 0,
+  visit_directory(
+      directory, 0,
       [&, self = self, parent = parent](std::string_view name, Nid nid, FileType type, std::uint64_t position) {
         if (position != 0 && name <= previous) corrupt(self, "entries out of order");
         previous = name;
@@ -164,7 +169,7 @@ void ErofsReader::check_directory(CheckState& state) const {
         return true;
       });
   if (dots != 2) corrupt(self, "\".\" or \"..\" is missing");
-  if (inode(self).nlink != subdirectories + 2) corrupt(self, "wrong number of links");
+  if (directory.info.nlink != subdirectories + 2) corrupt(self, "wrong number of links");
 }
 
 void ErofsReader::check() const {

@@ -144,15 +144,16 @@ ByteView ErofsReader::flat_content(const Inode& inode, std::uint64_t block) cons
   return image_.subspan(at, bytes);
 }
 
-std::string ErofsReader::symlink_target(Nid nid) const {
-  const auto inode = parse(nid);
-  if (inode.info.type != FileType::kSymlink) corrupt(nid, "no symlink");
-  if (inode.info.size == 0 || inode.info.size > kMaxSymlink) corrupt(nid, "symlink target of impossible length");
+std::string ErofsReader::symlink_target(Nid nid) const { return target_of(parse(nid)); }
+
+std::string ErofsReader::target_of(const Inode& symlink) const {
+  const auto bytes = symlink.info.size;
+  if (symlink.info.type != FileType::kSymlink) corrupt(symlink.nid, "no symlink");
+  if (bytes == 0 || bytes > kMaxSymlink) corrupt(symlink.nid, "symlink target of impossible length");
   std::string target;
-  target.reserve(inode.info.size);
-  for (std::uint64_t block = 0; block < blocks_of(inode.info.size); ++block)
-    target.append(as_text(flat_content(inode, block)));
-  if (target.find('\0') != std::string::npos) corrupt(nid, "symlink target with a NUL");
+  target.reserve(bytes);
+  for (std::uint64_t block = 0; block < blocks_of(bytes); ++block) target.append(as_text(flat_content(symlink, block)));
+  if (target.find('\0') != std::string::npos) corrupt(symlink.nid, "symlink target with a NUL");
   return target;
 }
 
@@ -160,9 +161,22 @@ std::vector<DeviceRun> ErofsReader::runs(Nid nid) const { return runs_of(parse(n
 
 std::vector<DeviceRun> ErofsReader::runs_of(const Inode& inode) const {
   std::vector<DeviceRun> runs;
+  visit_chunks(inode, [&](const DeviceRun& run) {
+    if (!runs.empty() && runs.back().device == run.device &&
+        runs.back().file_offset + runs.back().length == run.file_offset &&
+        runs.back().device_offset + runs.back().length == run.device_offset) {
+      runs.back().length += run.length;
+    } else {
+      runs.push_back(run);
+    }
+  });
+  return runs;
+}
+
+void ErofsReader::visit_chunks(const Inode& inode, const std::function<void(const DeviceRun& chunk)>& visit) const {
   const auto size = inode.info.size;
   if (inode.info.type != FileType::kRegular) corrupt(inode.nid, "no regular file");
-  if (size == 0) return runs;
+  if (size == 0) return;
   if (inode.layout != Layout::kChunkBased) corrupt(inode.nid, "a regular file with content in the tree itself");
   const auto format = inode.union_value & 0xffff;
   if ((format & ~std::uint32_t(kChunkIndexes | kChunkBitsMask)) != 0 || (format & kChunkIndexes) == 0)
@@ -184,15 +198,8 @@ std::vector<DeviceRun> ErofsReader::runs_of(const Inode& inode) const {
     if (run.device == 0 || run.device > devices_) corrupt(inode.nid, "content on a device that is not there");
     if (!ByteRange{run.device_offset, run.length}.fits_in(device_bytes(run.device)))
       corrupt(inode.nid, "content outside its device");
-    if (!runs.empty() && runs.back().device == run.device &&
-        runs.back().file_offset + runs.back().length == run.file_offset &&
-        runs.back().device_offset + runs.back().length == run.device_offset) {
-      runs.back().length += run.length;
-    } else {
-      runs.push_back(run);
-    }
+    visit(run);
   }
-  return runs;
 }
 
 std::map<std::string, std::string> ErofsReader::xattrs(Nid nid) const { return xattrs_of(parse(nid)); }
