@@ -326,11 +326,12 @@ void SpanStore::read_present(ByteRange stream_range, std::span<std::byte> into, 
   }
 }
 
-void SpanStore::sync() {
+void SpanStore::sync(const std::function<void()>& first) {
   const std::lock_guard log_lock(log_mutex_);
   auto spans = pending_.with([](Pending& pending) { return std::exchange(pending.spans, {}); });
   const auto unit_bytes = unsynced_unit_bytes_.exchange(0, std::memory_order_relaxed);
   const auto units = units_owner_ ? units_owner_->take_pending() : std::vector<std::uint32_t>();
+  if (first) first();
   if (spans.empty() && units.empty()) return;
   std::uint64_t bytes = 0;
   for (const auto span : spans) bytes += map_->spans[span].stream_range.length;

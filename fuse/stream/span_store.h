@@ -102,8 +102,9 @@ class SpanStore {
   // meanwhile, what is not said to be missing is right. What the disk does not give back is dropped, and missing.
   std::vector<std::uint32_t> read(std::uint64_t stream_offset, std::span<std::byte> into);
 
-  // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
-  void sync();
+  // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time. `first`
+  // brings there what says what those spans must be: without it nobody could verify what is recorded.
+  void sync(const std::function<void()>& first = {});
   // Bytes put and not yet recorded.
   std::uint64_t unsynced_bytes() const {
     return unsynced_bytes_.load(std::memory_order_relaxed) + unsynced_unit_bytes_.load(std::memory_order_relaxed);

@@ -68,6 +68,24 @@ TEST_F(SpanStoreTest, GivesBackWhatWasPutAndZerosBehindTheEnd) {
   EXPECT_EQ(file_size(open_file(store->data_path(), O_RDONLY).get(), ""), 503'808u);  // whole pages
 }
 
+// A daemon may be killed between the two.
+TEST_F(SpanStoreTest, WhatSaysWhatSpansMustBeIsBroughtToDiskBeforeTheyAreRecorded) {
+  const auto store = open();
+  const auto recorded = [&] { return std::filesystem::file_size(store->data_path().parent_path() / "presence"); };
+  const auto before = recorded();
+  EXPECT_TRUE(store->put(0, stream_of(0)));
+  std::optional<std::uint64_t> meanwhile;
+  store->sync([&] {
+    EXPECT_TRUE(store->put(1, stream_of(1)));  // is of the next time: nobody has brought to disk what it needs
+    meanwhile = recorded();
+  });
+  EXPECT_EQ(meanwhile, before);
+  const auto one_span = recorded() - before;
+  EXPECT_GT(one_span, 0u);
+  store->sync();
+  EXPECT_EQ(recorded(), before + 2 * one_span);
+}
+
 // The kernel reads a mounted file without asking: a hole would be zeros, and no error.
 class MountedStoreTest : public SpanStoreTest {
  protected:
