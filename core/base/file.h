@@ -50,7 +50,7 @@ class AtomicFile {
   // What was there before is replaced.
   void commit();
   // The same, but the disk is not waited for: until it is synced, a power loss may leave it absent, empty or torn. For
-  // what is checked against a digest whenever it is read.
+  // what is checked whenever it is read, and can be had again.
   void commit(LateSync& later);
   // The same under another name in the same folder, which was not known before.
   void commit(std::filesystem::path final_path);

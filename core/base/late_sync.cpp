@@ -18,8 +18,8 @@ LateSync::~LateSync() {
 
 void LateSync::add(UniqueFd file, std::filesystem::path path) {
   const std::lock_guard guard(mutex_);
-  waiting_.push_back({.file = std::move(file), .path = std::move(path)});
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+  waiting_.push_back({.file = std::move(file), .path = std::move(path)});
   changed_.notify_all();
 }
 
@@ -30,12 +30,16 @@ void LateSync::wait() {
 }
 
 void LateSync::wait_until_idle(std::unique_lock<std::mutex>& lock) {
+  ++waiters_;
+  changed_.notify_all();
   changed_.wait(lock, [this] { return waiting_.empty() && !is_syncing_; });
+  --waiters_;
 }
 
 void LateSync::loop(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
+    changed_.wait_for(lock, stop, kRest, [this] { return waiters_ > 0; });
     const auto files = std::exchange(waiting_, {});
     is_syncing_ = true;
     lock.unlock();

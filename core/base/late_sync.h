@@ -1,6 +1,7 @@
 #pragma once
 // Brings files to disk behind those who wrote them: for what is worth finding after a power loss, but nothing to wait
 // for.
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <filesystem>
@@ -12,9 +13,12 @@
 
 namespace varve {
 
-// Safe to use from any thread.
+// Safe to use from any thread. Begins a little later than it could: a journal that is being written stops others that
+// write, and those who give files to it are about to go on.
 class LateSync {
  public:
+  static constexpr std::chrono::milliseconds kRest{250};
+
   LateSync() = default;
   ~LateSync();  // waits for all that was added
   LateSync(const LateSync&) = delete;
@@ -39,6 +43,7 @@ class LateSync {
   std::condition_variable_any changed_;
   std::vector<Written> waiting_;
   bool is_syncing_ = false;
+  unsigned waiters_ = 0;  // the rest is over as soon as there is one
   std::exception_ptr failed_;
   std::jthread thread_;  // since the first file
 };

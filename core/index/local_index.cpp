@@ -1,12 +1,17 @@
 #include "core/index/local_index.h"
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <iterator>
 #include <map>
+#include <set>
+#include <thread>
 
+#include "core/base/errands.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "core/base/parallel.h"
 #include "core/base/private_folder.h"
@@ -21,6 +26,11 @@ constexpr std::string_view kTreesFolder = "trees";
 constexpr std::string_view kOriginsFolder = "index-origin";
 constexpr std::uint64_t kMaxTreeBlobBytes = 4ull << 30;
 constexpr std::size_t kBlobsAtOnce = 16;  // few images have more layers
+// The tree, of which most of a first load is, takes the connection that is open: to make another costs a round trip or
+// three, which the manifest has time for while the tree comes.
+constexpr std::chrono::milliseconds kAfterTree{1};
+// What a mount has loaded is listed when a small start is over.
+constexpr std::chrono::milliseconds kRestBeforeListing{500};
 
 std::filesystem::path blob_path(const std::filesystem::path& root, const Digest& digest) {
   return root / kLayoutFolder / "blobs" / "sha256" / digest.hex();
@@ -69,8 +79,9 @@ std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Ima
                                                std::shared_ptr<EarlyBlobs>& early, std::vector<std::string>& refusals) {
   std::optional<TrustedIndex> best;
   const auto begin_early = [&](std::vector<oci::Descriptor> first_load) {
-    if (!here && !source.repository->is_local())
-      early = std::make_shared<EarlyBlobs>(source.repository, std::move(first_load));
+    if (here || source.repository->is_local()) return;
+    early = std::make_shared<EarlyBlobs>(source.repository, std::move(first_load));
+    std::this_thread::sleep_for(kAfterTree);
   };
   const auto request = trust::Request::of(image);
   const bool is_beside = source.index_from.empty();
@@ -187,15 +198,47 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
   }
 }
 
+struct LocalIndex::Listing {
+  ~Listing() { errands.wait(); }
+  bool has(const Digest& image) {
+    return images.with([&](const auto& all) { return all.contains(image); });
+  }
+
+  Guarded<std::multiset<Digest>> images;  // of the errands
+  Errands errands{kRestBeforeListing};
+};
+
 LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings) : root_(std::move(root)) {
   make_private_folder(root_ / kTreesFolder);
   make_private_folder(root_ / kLayoutFolder);
   layout_ = oci::create_layout(root_ / kLayoutFolder, std::make_shared<LateSync>());
   origins_ = std::make_shared<trust::OriginRecords>(root_ / kOriginsFolder);
   judge_ = std::make_shared<const trust::Judge>(settings, trust::make_signature_checker(settings));
+  listing_ = std::make_shared<Listing>();
 }
 
 oci::Repository& LocalIndex::repository() { return *layout_; }
+
+void LocalIndex::list_later(const Digest& image, std::function<void(oci::Repository& repository)> list) {
+  listing_->images.with([&](auto& all) { all.insert(image); });
+  const auto list_now = [image, list = std::move(list), layout = layout_, listing = listing_.get()] {
+    try {
+      list(*layout);
+    } catch (const std::exception& error) {
+      log::warn("image {}: its index is not kept for when its registry is away: {}", image.to_string(), error.what());
+    }
+    listing->images.with([&](auto& all) { all.erase(all.find(image)); });
+  };
+  if (listing_->errands.add([list_now](const std::stop_token&) { list_now(); })) return;
+  listing_->errands.wait();  // many at once: in their order
+  list_now();
+}
+
+void LocalIndex::wait_until_listed(const Digest& image) const {
+  if (listing_->has(image)) listing_->errands.wait();
+}
+
+void LocalIndex::wait_until_listed() const { listing_->errands.wait(); }
 
 trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place,
                                    bool offered_now, std::string index_from) const {
@@ -225,6 +268,7 @@ bool LocalIndex::may_take_notes(const oci::Image& image, const FoundIndex& index
 }
 
 std::optional<TrustedIndex> LocalIndex::find_trusted(const oci::Image& image, std::vector<std::string>& refusals) {
+  wait_until_listed(image.digest());
   std::vector<TrustedIndex> all;  // the preferred first
   visit_indexes(*layout_, image, [&](FoundIndex found) {
     auto judgement = judge(image, found, *layout_, false);
@@ -410,7 +454,7 @@ void open_tree(LocalIndex& local, LoadedIndex& index) {
 
 // `source`: who offers it; null if it is here.
 LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen,
-                        std::shared_ptr<oci::Repository> source, EarlyBlobs* early) {
+                        std::shared_ptr<oci::Repository> source, EarlyBlobs* early, const WithoutTree& meanwhile = {}) {
   LoadedIndex index;
   const bool is_here = source == nullptr;
   index.source = is_here ? source_of_kept(local, image, chosen.found.blobs.manifest.digest) : std::move(source);
@@ -463,6 +507,8 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     index.packs.check(index.maps, what);
     check_packs_are_named(index, what);
   }
+  keep_windows(local, image, index);
+  if (meanwhile) meanwhile(index);
   tree.get();
   try {
     check_devices(index, image);
@@ -473,15 +519,15 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     open_tree(local, index);
     check_devices(index, image);
   }
-  keep_windows(local, image, index);
   return index;
 }
 
-// Last, when everything it needs at first is here: from then on a mount works without the repository of the index.
-void keep_index(LocalIndex& local, const oci::Document& document, const std::string& repository) {
-  oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
-  local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
-  local.origins().note_repository(document.descriptor.digest, repository);
+// When everything it needs at first is here: from then on a mount works without the repository of the index.
+void list(LocalIndex& local, const Digest& image, const oci::Document& document) {
+  local.list_later(image, [document](oci::Repository& repository) {
+    oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
+    repository.put_manifest(document.bytes, document.descriptor.media_type, "");
+  });
 }
 
 }  // namespace
@@ -500,27 +546,34 @@ ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace 
   return std::move(*choice);
 }
 
-IndexBeingKept load_index_first(const LocalIndex& known, const oci::Image& image, ChosenIndex chosen) {
+LoadedIndex load_index_first(const LocalIndex& known, const oci::Image& image, ChosenIndex chosen,
+                             const WithoutTree& meanwhile) {
   auto local = known;
   const auto document = chosen.index.found.document;
   const bool is_here = chosen.source == nullptr;
-  IndexBeingKept loaded{
-      .index = load_chosen(local, image, std::move(chosen.index), std::move(chosen.source), chosen.early.get()),
-      .kept = {}};
-  loaded.kept =
-      std::async(std::launch::async, [=, source = loaded.index.source->name(), image = image.digest(),
-                                      repository = image.repository->name(), vouched = loaded.index.judgement.vouched,
-                                      other_notes_only = chosen.other_notes_only]() mutable {
-        if (!is_here) keep_index(local, document, source);
-        if (!vouched) note_use(local, repository, image, document.descriptor.digest, other_notes_only);
-      });
-  return loaded;
+  auto index =
+      load_chosen(local, image, std::move(chosen.index), std::move(chosen.source), chosen.early.get(), meanwhile);
+  if (!is_here) {
+    oci::put_bytes(local.repository(), document.bytes, document.descriptor.media_type);
+    local.origins().note_repository(document.descriptor.digest, index.source->name());
+    list(local, image.digest(), document);
+  }
+  if (!index.judgement.vouched)
+    note_use(local, image.repository->name(), image.digest(), document.descriptor.digest, chosen.other_notes_only);
+  return index;
+}
+
+void list_this_index(LocalIndex& local, const LoadedIndex& index) {
+  const auto& manifest = index.blobs.manifest.digest;
+  const auto listed = local.repository().referrers(index.blobs.image_digest, kIndexArtifactType);
+  if (std::ranges::find(listed, manifest, &oci::Descriptor::digest) == listed.end())
+    list(local, index.blobs.image_digest, local.repository().manifest(manifest.to_string()));
 }
 
 LoadedIndex load_index(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen) {
-  auto loaded = load_index_first(local, image, std::move(chosen));
-  loaded.kept.get();
-  return std::move(loaded.index);
+  auto index = load_index_first(local, image, std::move(chosen), {});
+  local.wait_until_listed(image.digest());
+  return index;
 }
 
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {

@@ -2,7 +2,7 @@
 // What this machine knows: index blobs under the local root, so that a layer is indexed once and a mount works without
 // the registry.
 #include <filesystem>
-#include <future>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -59,15 +59,24 @@ class LocalIndex {
   // pack): this machine if it has it, else the source of the index.
   std::shared_ptr<oci::Repository> holder_of(const std::optional<oci::Descriptor>& blob,
                                              const std::shared_ptr<oci::Repository>& source) const;
+  // What waits for the disk to say what a mount has loaded, and nobody who has the mount waits for: after a rest, in
+  // order, by a thread of all copies of this object; failures are logged. `list` is given repository().
+  void list_later(const Digest& image, std::function<void(oci::Repository& repository)> list);
+  // Until what was to be listed is, of one image or of all. Before that the process must not end in order.
+  void wait_until_listed(const Digest& image) const;
+  void wait_until_listed() const;
   // A whole blob: from here, else from `source`, then kept here.
   Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);
 
  private:
+  struct Listing;
+
   std::filesystem::path root_;
   std::shared_ptr<oci::Repository> layout_;
   std::shared_ptr<LateSync> trees_ = std::make_shared<LateSync>();
   std::shared_ptr<trust::OriginRecords> origins_;
   std::shared_ptr<const trust::Judge> judge_;
+  std::shared_ptr<Listing> listing_;
 };
 
 // The map in a blob, from `local` or else from `source`. Throws CorruptData, naming the blob.
@@ -109,13 +118,14 @@ ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace 
 
 // Loads it and checks it against the image's manifest and config. Where it came from is recorded.
 LoadedIndex load_index(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen);
-// The same for who can go on with it while that is recorded. Nobody may be told of the image before get() of `kept`,
-// which throws what recording threw: until then a daemon that dies takes the index with it.
-struct IndexBeingKept {
-  LoadedIndex index;
-  std::future<void> kept;
-};
-IndexBeingKept load_index_first(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen);
+// The same for who goes on with it first: load_this_index() finds it from now on, and who looks for it by this
+// LocalIndex waits until it is listed (list_later()). `meanwhile` is called when all but the tree is there, which is
+// being unpacked.
+using WithoutTree = std::function<void(const LoadedIndex& index)>;
+LoadedIndex load_index_first(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen,
+                             const WithoutTree& meanwhile);
+// Of what load_this_index() has found: whoever loaded it may have been killed before it was listed.
+void list_this_index(LocalIndex& local, const LoadedIndex& index);
 // Both.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 

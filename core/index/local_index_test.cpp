@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/file.h"
+#include "core/index/this_index.h"
 #include "testing/indexed_image_fixture.h"
 
 namespace varve::index {
@@ -103,6 +104,32 @@ TEST_F(LocalIndexTest, RefusesIndexesOfOtherForms) {
     document.descriptor.media_type = oci::kOciManifestType;
     EXPECT_THROW(parse_index_manifest(document, image_), CorruptData) << size;
   }
+}
+
+// A daemon that follows one that died goes on with it; whoever looks for an index knows nothing of it yet.
+TEST_F(LocalIndexTest, WhatIsLoadedFirstIsFoundByItsDigestAloneUntilItIsListed) {
+  const auto manifest = publish();
+  LocalIndex local(dir_ / "root");
+  std::size_t maps = 0;
+  load_index_first(local, image_, choose_index(local, image_),
+                   [&](const LoadedIndex& index) { maps = index.maps.size(); });
+  EXPECT_EQ(maps, 3u);
+  image_.repository = std::make_shared<test::ArtifactRepository>();  // an empty one
+  LocalIndex next(dir_ / "root");
+  EXPECT_FALSE(next.find_index(image_));
+  EXPECT_EQ(load_this_index(next, image_, manifest.digest).maps.size(), 3u);
+  EXPECT_TRUE(next.origins().of(manifest.digest).repositories.contains(repository_->name()));
+  EXPECT_EQ(local.find_index(image_)->manifest.digest, manifest.digest) << "who is asked has waited for it";
+  EXPECT_EQ(next.find_index(image_)->manifest.digest, manifest.digest);
+}
+
+TEST_F(LocalIndexTest, WhatAKilledProcessHadNoTimeToListIsListed) {
+  const auto manifest = publish();
+  LocalIndex local(dir_ / "root");
+  load_index_first(local, image_, choose_index(local, image_), {});
+  LocalIndex next(dir_ / "root");
+  list_this_index(next, load_this_index(next, image_, manifest.digest));
+  EXPECT_EQ(next.find_index(image_)->manifest.digest, manifest.digest);
 }
 
 TEST_F(LocalIndexTest, LoadsFromTheRepositoryOnceAndThenWithoutIt) {

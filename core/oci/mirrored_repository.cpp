@@ -8,11 +8,11 @@
 #include <set>
 #include <utility>
 
+#include "core/base/errands.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "core/oci/internal/backoff.h"
-#include "core/oci/internal/errands.h"
 #include "core/oci/internal/source_state.h"
 #include "core/oci/internal/sources.h"
 #include "core/oci/registry_repository.h"
@@ -415,8 +415,8 @@ struct MirroredRepository::Parts {
   Guarded<std::map<Digest, std::uint64_t>> mirrored;
   Guarded<std::set<Digest>> filling;
   // Last: they use all of the above until they are stopped.
-  internal::Errands fills;
-  internal::Errands errands;
+  Errands fills;
+  Errands errands;
 };
 
 // One read_blob(), wherever its parts come from.

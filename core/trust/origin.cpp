@@ -74,15 +74,24 @@ Origin OriginRecords::of(const Digest& index_manifest) const {
 
 // One after the other, so that two that learn something at once both have it written down.
 template <typename Change>
-void OriginRecords::change(const Digest& index_manifest, const Change& apply) {
+void OriginRecords::change(const Digest& index_manifest, const Change& apply, First first) {
   const auto lock = open_file(dir_ / "lock", O_RDWR | O_CREAT, kForOwner);
   while (::flock(lock.get(), LOCK_EX) != 0)
     if (errno != EINTR) fail_errno("lock {}", dir_.string());
   const auto before = of(index_manifest);
   auto after = before;
   apply(after);
-  if (after != before)
-    write_file_atomically(file_of(index_manifest), as_bytes(record_of(after, index_manifest)), kForOwner);
+  if (after != before) write(file_of(index_manifest), record_of(after, index_manifest), first);
+}
+
+// What replaces another record waits for the disk: a power loss must not leave neither of them.
+void OriginRecords::write(const std::filesystem::path& file, const std::string& record, First first) {
+  AtomicFile written(file, kForOwner);
+  written.write(as_bytes(record));
+  if (first == First::kLate && !std::filesystem::exists(file))
+    written.commit(later_);
+  else
+    written.commit();
 }
 
 void OriginRecords::note_built_here(const Digest& index_manifest) {
@@ -103,9 +112,12 @@ void OriginRecords::note_refuted(const Digest& index_manifest, const std::string
 void OriginRecords::note_repository(const Digest& index_manifest, const std::string& repository) {
   // Most often it is known already, and then nothing waits for anybody.
   if (of(index_manifest).repositories.contains(repository)) return;
-  change(index_manifest, [&](Origin& origin) {
-    if (origin.repositories.size() < kMaxRepositories) origin.repositories.insert(repository);
-  });
+  change(
+      index_manifest,
+      [&](Origin& origin) {
+        if (origin.repositories.size() < kMaxRepositories) origin.repositories.insert(repository);
+      },
+      First::kLate);
 }
 
 void OriginRecords::note_derived(const Digest& derived, const Digest& original) {
@@ -129,8 +141,7 @@ std::optional<Digest> OriginRecords::first_used(const std::string& repository, c
 
 void OriginRecords::note_used(const std::string& repository, const Digest& image, const Digest& index_manifest) {
   const json record{{"repository", repository}, {"image", image.to_string()}, {"index", index_manifest.to_string()}};
-  write_file_atomically(file_of_first(repository, image),
-                        as_bytes(record.dump(-1, ' ', false, json::error_handler_t::replace)), kForOwner);
+  write(file_of_first(repository, image), record.dump(-1, ' ', false, json::error_handler_t::replace), First::kLate);
 }
 
 }  // namespace varve::trust

@@ -1,12 +1,14 @@
 #pragma once
 // Where the indexes of this machine came from, as it was recorded when they came; never inferred from being on disk. On
 // disk: docs/formats/index.md "Origins".
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "core/base/digest.h"
+#include "core/base/late_sync.h"
 
 namespace varve::trust {
 
@@ -32,22 +34,26 @@ class OriginRecords {
   void note_built_here(const Digest& index_manifest);
   void note_proved(const Digest& index_manifest);
   void note_refuted(const Digest& index_manifest, const std::string& reason);
+  // Of an index of which nothing was recorded yet, the disk is not waited for.
   void note_repository(const Digest& index_manifest, const std::string& repository);
   // `derived` differs from `original` only in notes made here: it came from where that came from.
   void note_derived(const Digest& derived, const Digest& original);
 
   // The index that was used first for an image of a repository; absent if none was yet.
   std::optional<Digest> first_used(const std::string& repository, const Digest& image) const;
-  // Replaces it.
+  // Replaces it. The disk is not waited for if there was none.
   void note_used(const std::string& repository, const Digest& image, const Digest& index_manifest);
 
  private:
+  enum class First : std::uint8_t { kToDisk, kLate };
   template <typename Change>
-  void change(const Digest& index_manifest, const Change& apply);
+  void change(const Digest& index_manifest, const Change& apply, First first = First::kToDisk);
+  void write(const std::filesystem::path& file, const std::string& record, First first);
   std::filesystem::path file_of(const Digest& index_manifest) const;
   std::filesystem::path file_of_first(const std::string& repository, const Digest& image) const;
 
   const std::filesystem::path dir_;
+  LateSync later_;
 };
 
 }  // namespace varve::trust

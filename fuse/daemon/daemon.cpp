@@ -610,6 +610,7 @@ RemovedImage Daemon::remove_image(const Digest& image) {
 // While nothing is mounted. What is only being opened has its streams open, which stay.
 RemovedImage Daemon::remove_unmounted(const Digest& image, std::chrono::seconds last_reads) {
   RemovedImage removed;
+  local_->wait_until_listed();  // packs are told by what is
   const auto patience = std::chrono::steady_clock::now() + last_reads;
   for (const auto& layer : layers_of_its_own(opened_, *local_, image)) {
     auto freed = streams_->remove(layer);
@@ -624,6 +625,7 @@ RemovedImage Daemon::remove_unmounted(const Digest& image, std::chrono::seconds 
   }
   // A layer that is left goes with the next call: it is told from others by the image's name.
   if (removed.busy_layers == 0) {
+    local_->wait_until_listed();
     opened_.forget(image);
     forget_index(image);
   }

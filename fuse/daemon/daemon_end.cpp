@@ -224,6 +224,7 @@ void Daemon::stop() {
     unmount_everything();
   }
   pulls_.stop();
+  local_->wait_until_listed();
   streams_->stop();      // what still waits fails now
   channels_.stop_all();  // nobody asks any more
   options_.descriptors->end();

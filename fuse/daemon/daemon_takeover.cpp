@@ -83,6 +83,9 @@ void Daemon::take_over() {
         continue;
       }
       served = std::move(whole);
+      // What the one before was killed before it could.
+      index::list_this_index(*local_, served->index());
+      keep_image(*local_, spec, served->image());
       proofs_.watch(served);
       contents_.learn_later(served, ContentSources::By::kSeeds);
     } catch (const std::exception& error) {
@@ -290,6 +293,7 @@ std::unique_lock<std::mutex> Daemon::hand_over() {
   auto guard = when_nothing_ends();
   refuse_if_stopping();
   write_record();
+  local_->wait_until_listed();
   // A process of theirs that outlives this program would be nobody's.
   images_.for_each([](const ImageMount& mount) { mount.mounted->end_start_pages(); });
   options_.descriptors->expect_successor();

@@ -61,7 +61,10 @@ void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Imag
     const auto tag = tag_of(spec);
     if (is_kept(repository, tag, image)) return;
     oci::put_bytes(repository, image.config_json, image.manifest.config.media_type);
-    repository.put_manifest(image.document.bytes, image.document.descriptor.media_type, tag);
+    oci::put_bytes(repository, image.document.bytes, image.document.descriptor.media_type);
+    local.list_later(image.digest(), [tag, document = image.document](oci::Repository& here) {
+      here.put_manifest(document.bytes, document.descriptor.media_type, tag);
+    });
   } catch (const std::exception& error) {
     log::warn("what {} means is not kept for when its registry is away: {}", spec.reference, error.what());
   }
@@ -86,6 +89,7 @@ std::optional<oci::Image> find_image_kept_by_digest(const std::shared_ptr<index:
 }
 
 std::optional<oci::Image> find_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec) {
+  local->wait_until_listed();
   try {
     return open_kept(local, spec, tag_of(spec));
   } catch (const NotFound&) {

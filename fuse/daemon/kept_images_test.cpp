@@ -61,6 +61,17 @@ TEST_F(KeptImagesTest, AReferenceMeansWhatItMeantLast) {
   EXPECT_THROW(open_kept_image(local_, spec_, digest_of("never opened")), NotFound);
 }
 
+// For a daemon that follows one that died before the disk had it.
+TEST_F(KeptImagesTest, ADigestFindsItBeforeItIsListed) {
+  const auto image = make("/bin/tool");
+  keep_image(*local_, spec_, image);
+  const auto next = std::make_shared<index::LocalIndex>(dir_ / "root");
+  EXPECT_EQ(open_kept_image(next, spec_, image.digest()).config_json, image.config_json);
+  EXPECT_FALSE(find_kept_image(next, spec_));
+  EXPECT_EQ(find_kept_image(local_, spec_)->digest(), image.digest()) << "who is asked has waited for it";
+  EXPECT_EQ(find_kept_image(next, spec_)->digest(), image.digest());
+}
+
 TEST_F(KeptImagesTest, NeitherRegistryNorFolderIsNeeded) {
   const auto image = make("/bin/tool");
   keep_image(*local_, spec_, image);

@@ -89,10 +89,14 @@ fs::path OpenedImages::file_of(const std::string& reference, const std::string& 
 
 void OpenedImages::note(const ImageSpec& spec, const Digest& image) const try {
   const auto file = file_of(spec.reference, spec.platform, image);
-  if (::utimensat(AT_FDCWD, file.c_str(), nullptr, 0) == 0) return;
-  fs::create_directories(dir_);
   const nlohmann::json record{{"reference", spec.reference}, {"platform", spec.platform}, {"image", image.to_string()}};
-  write_file_atomically(file, as_bytes(record.dump()), 0600);
+  const auto text = record.dump();
+  const auto there = read_file_if_there(file, kMaxRecordBytes);  // perhaps torn by a power loss
+  if (there && as_text(*there) == text && ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0) == 0) return;
+  fs::create_directories(dir_);
+  AtomicFile written(file, 0600);
+  written.write(as_bytes(text));
+  written.commit(*later_);
 } catch (const std::exception& error) {
   log::warn("that {} is in use is not noted for `varve images`: {}", spec.reference, error.what());
 }

@@ -3,11 +3,13 @@
 // told, and removed, by images. ROOT/opened: docs/formats/store.md "Images".
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/base/late_sync.h"
 #include "core/index/local_index.h"
 #include "fuse/control/control_messages.h"
 
@@ -27,7 +29,7 @@ class OpenedImages {
  public:
   explicit OpenedImages(std::filesystem::path root) : dir_(std::move(root) / "opened") {}
 
-  // Used now. Nothing depends on it but what `varve images` says: failures are logged.
+  // Used now. Nothing depends on it but what `varve images` says: failures are logged, and nobody waits for the disk.
   void note(const ImageSpec& spec, const Digest& image) const;
   // The last used first.
   std::vector<OpenedImage> list() const;
@@ -38,6 +40,7 @@ class OpenedImages {
   std::filesystem::path file_of(const std::string& reference, const std::string& platform, const Digest& image) const;
 
   std::filesystem::path dir_;
+  std::shared_ptr<LateSync> later_ = std::make_shared<LateSync>();
 };
 
 // An image of which something is in the store.

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
+#include "core/base/file.h"
 #include "fuse/stream/layer_stream.h"
 #include "testing/temp_dir.h"
 
@@ -69,6 +70,17 @@ TEST_F(OpenedImagesTest, TheNameOfAnImageIsCurrentUntilItMeansAnother) {
   list = opened_.list();
   ASSERT_EQ(list.size(), 1u);
   EXPECT_TRUE(list[0].current);
+}
+
+TEST_F(OpenedImagesTest, ANameThatAPowerLossHasTornIsWrittenAgain) {
+  const auto image = keep({"a"});
+  open("oci:/images:tag", image);
+  for (const auto& file : std::filesystem::directory_iterator(paths_.root / "opened"))
+    write_file_atomically(file.path(), Bytes(file.file_size()));
+  EXPECT_TRUE(opened_.list().empty());
+  open("oci:/images:tag", image);
+  ASSERT_EQ(opened_.list().size(), 1u);
+  EXPECT_EQ(opened_.list()[0].image, image);
 }
 
 TEST_F(OpenedImagesTest, WhatIsOnDiskIsOfTheImagesThatHaveTheLayers) {

@@ -10,24 +10,40 @@
 #include "fuse/daemon/loader/loader_ahead.h"
 
 namespace varve::fuse {
+namespace {
+
+std::set<Digest> layers_in(const std::vector<StoredLayer>& store) {
+  std::set<Digest> layers;
+  for (const auto& stored : store) layers.insert(stored.layer);
+  return layers;
+}
+
+}  // namespace
+
+void ServedImage::open_layers(const index::LocalIndex& local, const oci::Image& image, const index::LoadedIndex& index,
+                              LayerStreams& streams, Layers& layers, const std::set<Digest>& later) {
+  layers.resize(index.maps.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto& blobs = index.blobs.layers.at(i);
+    if (layers[i] || later.contains(blobs.layer_digest)) continue;
+    const auto& descriptor = image.manifest.layers.at(i);
+    const auto windows = local.holder_of(blobs.windows, index.source);
+    layers[i] = streams.stream(index.maps[i], descriptor, image.repository, blobs, windows);
+    // For windows that this machine's disk has broken.
+    if (windows != index.source) streams.stream(index.maps[i], descriptor, image.repository, blobs, index.source);
+  }
+}
+
 ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
-                         LayerStreams& streams, std::uint32_t tree_layers)
+                         Layers layers, LayerStreams& streams, std::uint32_t tree_layers)
     : spec_(std::move(spec)),
       tree_layers_(tree_layers),
       opened_(local, std::move(image), std::move(index)),
+      layers_(std::move(layers)),
       cold_(std::in_place, std::make_shared<const index::ColdRanges>(opened_.index().cold)),
       streams_(streams) {
   const auto& loaded = opened_.index();
-  for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
-    const auto& blobs = loaded.blobs.layers.at(i);
-    const auto& descriptor = this->image().manifest.layers.at(i);
-    const auto& repository = this->image().repository;
-    const auto windows = local.holder_of(blobs.windows, loaded.source);
-    layers_.push_back(streams.stream(loaded.maps[i], descriptor, repository, blobs, windows));
-    // For windows that this machine's disk has broken.
-    if (windows != loaded.source) streams.stream(loaded.maps[i], descriptor, repository, blobs, loaded.source);
-    devices_.push_back(std::make_shared<LayerFile>(layers_.back()));
-  }
+  for (const auto& layer : layers_) devices_.push_back(std::make_shared<LayerFile>(layer));
   if (loaded.ranges.bytes > 0) devices_.push_back(std::make_shared<RangesFile>(loaded.ranges, layers_));
   if (devices_.size() != loaded.tree->device_count()) {
     fail<CorruptData>("index of {}: its tree names {} devices, the image has {}", digest().to_string(),
@@ -74,11 +90,7 @@ std::shared_ptr<LayerStream> ServedImage::open_pack(const index::StartPack& pack
   return streams_.stream(std::move(map), blob, opened_.local().holder_of(blob, source), blobs, nullptr);
 }
 
-std::set<Digest> ServedImage::stored() const {
-  std::set<Digest> here;
-  for (const auto& stored : streams_.stored_layers()) here.insert(stored.layer);
-  return here;
-}
+std::set<Digest> ServedImage::stored() const { return layers_in(streams_.stored_layers()); }
 
 void ServedImage::use_packs() const {
   if (!packs_ || packs_->is_enabled()) return;
@@ -130,11 +142,15 @@ void ServedImage::take_marks_of(const ServedImage& opened_later) {
 
 std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen,
                                                const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams) {
-  auto loaded = index::load_index_first(*local, image, std::move(chosen));
-  std::shared_ptr<ServedImage> served(
-      new ServedImage(spec, *local, std::move(image), std::move(loaded.index), streams));
-  loaded.kept.get();
-  return served;
+  // To make the files of layers takes as long as to unpack the tree beside it. What the store has already is not
+  // touched before it is known that tree and maps fit together.
+  Layers layers;
+  auto index = index::load_index_first(*local, image, std::move(chosen), [&](const index::LoadedIndex& without_tree) {
+    open_layers(*local, image, without_tree, streams, layers, layers_in(streams.stored_layers()));
+  });
+  open_layers(*local, image, index, streams, layers);
+  return std::shared_ptr<ServedImage>(
+      new ServedImage(spec, *local, std::move(image), std::move(index), std::move(layers), streams));
 }
 
 std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
@@ -142,15 +158,20 @@ std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Ima
                                                  LayerStreams& streams) {
   image.registry = spec.registry;
   auto index = index::load_this_index(*local, image, index_manifest);
-  return std::shared_ptr<ServedImage>(new ServedImage(spec, *local, std::move(image), std::move(index), streams));
+  Layers layers;
+  open_layers(*local, image, index, streams, layers);
+  return std::shared_ptr<ServedImage>(
+      new ServedImage(spec, *local, std::move(image), std::move(index), std::move(layers), streams));
 }
 
 std::shared_ptr<ServedImage> ServedImage::of_first_layers(const ServedImage& whole, std::uint32_t layers,
                                                           const std::shared_ptr<index::LocalIndex>& local,
                                                           LayerStreams& streams) {
   auto prefix = index::load_prefix(*local, whole.image(), whole.index(), layers);
-  return std::shared_ptr<ServedImage>(
-      new ServedImage(whole.spec(), *local, std::move(prefix.image), std::move(prefix.index), streams, layers));
+  Layers opened;
+  open_layers(*local, prefix.image, prefix.index, streams, opened);
+  return std::shared_ptr<ServedImage>(new ServedImage(whole.spec(), *local, std::move(prefix.image),
+                                                      std::move(prefix.index), std::move(opened), streams, layers));
 }
 
 Digest ServedImage::tree_name() const { return name_of_tree(index_digest(), tree_layers_); }

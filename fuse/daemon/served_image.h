@@ -100,7 +100,11 @@ class ServedImage {
   ImageStats stats() const;
 
  private:
-  ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
+  using Layers = std::vector<std::shared_ptr<LayerStream>>;  // base first
+  // Those that are not open yet (null), but for `later`. The tree of the index need not be there yet.
+  static void open_layers(const index::LocalIndex& local, const oci::Image& image, const index::LoadedIndex& index,
+                          LayerStreams& streams, Layers& layers, const std::set<Digest>& later = {});
+  ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index, Layers layers,
               LayerStreams& streams, std::uint32_t tree_layers = 0);
   void open_packs();
   std::shared_ptr<LayerStream> open_pack(const index::StartPack& pack) const;
@@ -110,7 +114,7 @@ class ServedImage {
   ImageSpec spec_;
   std::uint32_t tree_layers_ = 0;
   index::OpenedImage opened_;
-  std::vector<std::shared_ptr<LayerStream>> layers_;
+  Layers layers_;
   std::vector<std::shared_ptr<LayerStream>> distinct_;
   mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;
   mutable std::atomic<std::size_t> proved_layers_ = 0;

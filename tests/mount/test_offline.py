@@ -60,12 +60,32 @@ def boots_without(work, mode):
         expect(refused.returncode == 75 and not (varve.work / "never").exists(), refused)
 
 
+def boots_with_what_a_daemon_had_answered_when_it_was_killed(work, mode):
+    """It had not waited for the disk. The one after it lists what it goes on with."""
+    image, contents = noise_image(work / f"killed-{mode}", megabytes=2)
+    with Source(work / f"killed-{mode}") as source, Machine(work) as varve:
+        varve.config.write_text(varve.config.read_text() + "deadline = 5\n")
+        varve.index(image)
+        place = varve.mount(source.reference, mode, "at-once")
+        varve.next_daemon(varve.kill_daemon())
+        for path in ("data/text", "upper/file"):
+            expect((place / path).read_bytes() == contents[path], f"{path} by the next daemon")
+        varve.run("unmount", place, check=True)
+        varve.mounts.clear()
+        reboot(varve)
+        source.server.shutdown()
+        source.server.server_close()
+        said = mounts_and_reads(varve, source.reference, mode, contents, "by-tag")
+        expect("is taken to be what it was when it was last opened" in said, said)
+
+
 def main():
     need_root()
     need_fuse()
     with work_folder() as work:
         for mode in modes():
             boots_without(work, mode)
+            boots_with_what_a_daemon_had_answered_when_it_was_killed(work, mode)
 
 
 if __name__ == "__main__":
