@@ -15,11 +15,13 @@ class Errands {
  public:
   using Errand = std::function<void(std::stop_token)>;  // must not throw
 
-  // The first begins so long after it was added, or when somebody waits for it; the others follow at once.
-  explicit Errands(std::chrono::milliseconds rest = {}) : rest_(rest) {}
-  // False, and nothing is done, while `kMost` are waiting. Throws std::system_error without a thread.
+  // The first begins after a rest since it was added; the others follow at once.
+  explicit Errands(std::chrono::milliseconds rest = {}, std::size_t most = kMost) : rest_(rest), most_(most) {}
+  // False, and nothing is done, while `most` are waiting. Throws std::system_error without a thread.
   bool add(Errand errand);
-  // Returns when nothing is waiting or under way.
+  // Ends the rest.
+  void hurry();
+  // The same, and returns when nothing is waiting or under way.
   void wait();
   // Asks the one under way to stop, forgets the others, and waits.
   ~Errands();
@@ -30,11 +32,12 @@ class Errands {
   void work(const std::stop_token& stop);
 
   const std::chrono::milliseconds rest_;
+  const std::size_t most_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Errand> waiting_;
   bool is_working_ = false;
-  unsigned waiters_ = 0;
+  bool rests_ = true;
   std::jthread thread_;
 };
 

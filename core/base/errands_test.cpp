@@ -29,11 +29,25 @@ TEST(Errands, RestUntilSomebodyWaits) {
   {
     Errands errands(std::chrono::hours(1));
     ASSERT_TRUE(errands.add([&](const std::stop_token&) { ++done; }));
+    errands.hurry();  // for nothing
     errands.wait();
     EXPECT_EQ(done, 1);
     ASSERT_TRUE(errands.add([&](const std::stop_token&) { ++done; }));
   }
   EXPECT_EQ(done, 1) << "who does not wait forgets it";
+}
+
+TEST(Errands, NobodyNeedWaitForAllOfThem) {
+  std::binary_semaphore first(0), go_on(0);
+  Errands errands(std::chrono::hours(1), 1);
+  ASSERT_TRUE(errands.add([&](const std::stop_token&) {
+    first.release();
+    go_on.acquire();
+  }));
+  EXPECT_FALSE(errands.add([](const std::stop_token&) {})) << "one may wait";
+  errands.hurry();
+  first.acquire();
+  go_on.release();
 }
 
 TEST(Errands, AreRefusedWhileTooManyWaitAndForgottenInTheEnd) {

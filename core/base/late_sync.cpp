@@ -1,5 +1,6 @@
 #include "core/base/late_sync.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <set>
@@ -10,6 +11,18 @@
 #include "core/base/log.h"
 
 namespace varve {
+
+namespace {
+
+// Unless something else has taken the name since.
+bool names(const std::filesystem::path& path, int fd) {
+  struct stat there {
+  }, ours{};
+  return ::stat(path.c_str(), &there) == 0 && ::fstat(fd, &ours) == 0 && there.st_dev == ours.st_dev &&
+         there.st_ino == ours.st_ino;
+}
+
+}  // namespace
 
 LateSync::~LateSync() {
   std::unique_lock lock(mutex_);
@@ -50,7 +63,7 @@ void LateSync::loop(const std::stop_token& stop) {
       if (::fsync(file.get()) == 0) continue;
       const std::system_error error(errno, std::generic_category(), "write " + path.string());
       log::warn("{}", error.what());
-      ::unlink(path.c_str());
+      if (names(path, file.get())) ::unlink(path.c_str());
       failed = std::make_exception_ptr(error);
     }
     for (const auto& folder : folders) {

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <future>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <mutex>
 #include <set>
 #include <thread>
 
 #include "core/base/errands.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "core/base/parallel.h"
 #include "core/base/private_folder.h"
@@ -29,8 +31,6 @@ constexpr std::size_t kBlobsAtOnce = 16;  // few images have more layers
 // The tree, of which most of a first load is, takes the connection that is open: to make another costs a round trip or
 // three, which the manifest has time for while the tree comes.
 constexpr std::chrono::milliseconds kAfterTree{1};
-// What a mount has loaded is listed when a small start is over.
-constexpr std::chrono::milliseconds kRestBeforeListing{500};
 
 std::filesystem::path blob_path(const std::filesystem::path& root, const Digest& digest) {
   return root / kLayoutFolder / "blobs" / "sha256" / digest.hex();
@@ -165,14 +165,16 @@ std::optional<ChosenIndex> find_choice(LocalIndex& local, const oci::Image& imag
 }
 
 // What is only offered is believed as first seen; whoever looks at the log learns when that changes.
-void note_use(LocalIndex& local, const std::string& repository, const Digest& image, const Digest& index,
-              bool other_notes_only) {
-  const auto first = local.origins().first_used(repository, image);
+void note_use(LocalIndex& local, const oci::Image& image, const Digest& index, bool other_notes_only) {
+  using First = trust::OriginRecords::First;
+  const auto request = trust::Request::of(image);
+  const auto first = local.origins().first_used(request.repository, request.image);
   if (first == index) return;
   if (first && !other_notes_only)
-    log::warn("{}: the index of image {} was {} and is now {}; no key that counts has signed it", repository,
-              image.to_string(), first->to_string(), index.to_string());
-  local.origins().note_used(repository, image, index);
+    log::warn("{}: the index of image {} was {} and is now {}; no key that counts has signed it", request.repository,
+              request.image.to_string(), first->to_string(), index.to_string());
+  local.origins().note_used(request.repository, request.image, index,
+                            local.judge().pins(request) ? First::kToDisk : First::kLate);
 }
 
 }  // namespace
@@ -198,45 +200,65 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
   }
 }
 
+// What is to be listed, by its image.
 struct LocalIndex::Listing {
+  explicit Listing(std::chrono::milliseconds rest) : errands(rest, std::numeric_limits<std::size_t>::max()) {}
   ~Listing() { errands.wait(); }
-  bool has(const Digest& image) {
-    return images.with([&](const auto& all) { return all.contains(image); });
+
+  void begin(const Digest& image) {
+    const std::lock_guard guard(mutex);
+    images.insert(image);
+  }
+  void end(const Digest& image) {
+    const std::lock_guard guard(mutex);
+    images.erase(images.find(image));
+    ended.notify_all();
+  }
+  void wait_for(const Digest& image) {
+    std::unique_lock lock(mutex);
+    if (!images.contains(image)) return;
+    errands.hurry();
+    ended.wait(lock, [&] { return !images.contains(image); });
   }
 
-  Guarded<std::multiset<Digest>> images;  // of the errands
-  Errands errands{kRestBeforeListing};
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::multiset<Digest> images;
+  Errands errands;
 };
 
-LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings) : root_(std::move(root)) {
+LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings,
+                       std::chrono::milliseconds rest_before_listing)
+    : root_(std::move(root)), listing_(std::make_shared<Listing>(rest_before_listing)) {
   make_private_folder(root_ / kTreesFolder);
   make_private_folder(root_ / kLayoutFolder);
   layout_ = oci::create_layout(root_ / kLayoutFolder, std::make_shared<LateSync>());
   origins_ = std::make_shared<trust::OriginRecords>(root_ / kOriginsFolder);
   judge_ = std::make_shared<const trust::Judge>(settings, trust::make_signature_checker(settings));
-  listing_ = std::make_shared<Listing>();
 }
 
 oci::Repository& LocalIndex::repository() { return *layout_; }
 
 void LocalIndex::list_later(const Digest& image, std::function<void(oci::Repository& repository)> list) {
-  listing_->images.with([&](auto& all) { all.insert(image); });
+  listing_->begin(image);
   const auto list_now = [image, list = std::move(list), layout = layout_, listing = listing_.get()] {
     try {
       list(*layout);
     } catch (const std::exception& error) {
-      log::warn("image {}: its index is not kept for when its registry is away: {}", image.to_string(), error.what());
+      log::warn("image {}: what is here of it is not listed for when its registry is away: {}", image.to_string(),
+                error.what());
     }
-    listing->images.with([&](auto& all) { all.erase(all.find(image)); });
+    listing->end(image);
   };
-  if (listing_->errands.add([list_now](const std::stop_token&) { list_now(); })) return;
-  listing_->errands.wait();  // many at once: in their order
-  list_now();
+  try {
+    listing_->errands.add([list_now](const std::stop_token&) { list_now(); });
+  } catch (const std::system_error& error) {  // no thread can be had
+    log::warn("image {}: listed at once: {}", image.to_string(), error.what());
+    list_now();
+  }
 }
 
-void LocalIndex::wait_until_listed(const Digest& image) const {
-  if (listing_->has(image)) listing_->errands.wait();
-}
+void LocalIndex::wait_until_listed(const Digest& image) const { listing_->wait_for(image); }
 
 void LocalIndex::wait_until_listed() const { listing_->errands.wait(); }
 
@@ -522,14 +544,6 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   return index;
 }
 
-// When everything it needs at first is here: from then on a mount works without the repository of the index.
-void list(LocalIndex& local, const Digest& image, const oci::Document& document) {
-  local.list_later(image, [document](oci::Repository& repository) {
-    oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
-    repository.put_manifest(document.bytes, document.descriptor.media_type, "");
-  });
-}
-
 }  // namespace
 
 ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
@@ -556,18 +570,24 @@ LoadedIndex load_index_first(const LocalIndex& known, const oci::Image& image, C
   if (!is_here) {
     oci::put_bytes(local.repository(), document.bytes, document.descriptor.media_type);
     local.origins().note_repository(document.descriptor.digest, index.source->name());
-    list(local, image.digest(), document);
+    // When everything it needs at first is here: from then on a mount works without the repository of the index.
+    local.list_later(image.digest(), [document](oci::Repository& repository) {
+      oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
+      repository.put_manifest(document.bytes, document.descriptor.media_type, "");
+    });
   }
-  if (!index.judgement.vouched)
-    note_use(local, image.repository->name(), image.digest(), document.descriptor.digest, chosen.other_notes_only);
+  if (!index.judgement.vouched) note_use(local, image, document.descriptor.digest, chosen.other_notes_only);
   return index;
 }
 
 void list_this_index(LocalIndex& local, const LoadedIndex& index) {
-  const auto& manifest = index.blobs.manifest.digest;
-  const auto listed = local.repository().referrers(index.blobs.image_digest, kIndexArtifactType);
-  if (std::ranges::find(listed, manifest, &oci::Descriptor::digest) == listed.end())
-    list(local, index.blobs.image_digest, local.repository().manifest(manifest.to_string()));
+  local.list_later(index.blobs.image_digest, [image = index.blobs.image_digest,
+                                              manifest = index.blobs.manifest.digest](oci::Repository& repository) {
+    const auto listed = repository.referrers(image, kIndexArtifactType);
+    if (std::ranges::find(listed, manifest, &oci::Descriptor::digest) != listed.end()) return;
+    const auto document = repository.manifest(manifest.to_string());
+    repository.put_manifest(document.bytes, document.descriptor.media_type, "");
+  });
 }
 
 LoadedIndex load_index(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen) {

@@ -1,6 +1,7 @@
 #pragma once
 // What this machine knows: index blobs under the local root, so that a layer is indexed once and a mount works without
 // the registry.
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -30,8 +31,11 @@ struct TrustedIndex {
 // where a power loss has torn it. Blobs are on disk once a manifest that was put after them is.
 class LocalIndex {
  public:
+  static constexpr std::chrono::milliseconds kRestBeforeListing{500};
+
   // Creates the folders. Throws UsageError for settings that name keys which cannot be read.
-  explicit LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings = {});
+  explicit LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings = {},
+                      std::chrono::milliseconds rest_before_listing = kRestBeforeListing);
   oci::Repository& repository();  // the layout folder, as source and destination of blobs
   const trust::Judge& judge() const { return *judge_; }
   trust::OriginRecords& origins() const { return *origins_; }
@@ -59,10 +63,11 @@ class LocalIndex {
   // pack): this machine if it has it, else the source of the index.
   std::shared_ptr<oci::Repository> holder_of(const std::optional<oci::Descriptor>& blob,
                                              const std::shared_ptr<oci::Repository>& source) const;
-  // What waits for the disk to say what a mount has loaded, and nobody who has the mount waits for: after a rest, in
-  // order, by a thread of all copies of this object; failures are logged. `list` is given repository().
+  // What a mount has loaded is listed in the layout folder when a small start is over, as that waits for the disk: in
+  // order, by a thread of all copies of this object, the last of which waits for it; failures are logged. Until then
+  // other processes find it by its digest alone. `list` is given repository().
   void list_later(const Digest& image, std::function<void(oci::Repository& repository)> list);
-  // Until what was to be listed is, of one image or of all. Before that the process must not end in order.
+  // Until that is done, of one image or of all. A process that ends without destructors calls it first.
   void wait_until_listed(const Digest& image) const;
   void wait_until_listed() const;
   // A whole blob: from here, else from `source`, then kept here.
@@ -124,9 +129,9 @@ LoadedIndex load_index(const LocalIndex& local, const oci::Image& image, ChosenI
 using WithoutTree = std::function<void(const LoadedIndex& index)>;
 LoadedIndex load_index_first(const LocalIndex& local, const oci::Image& image, ChosenIndex chosen,
                              const WithoutTree& meanwhile);
-// Of what load_this_index() has found: whoever loaded it may have been killed before it was listed.
+// Later, of what load_this_index() has found: whoever loaded it may have been killed before it was listed.
 void list_this_index(LocalIndex& local, const LoadedIndex& index);
-// Both.
+// choose_index() and load_index().
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 }  // namespace varve::index

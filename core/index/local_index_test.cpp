@@ -109,7 +109,7 @@ TEST_F(LocalIndexTest, RefusesIndexesOfOtherForms) {
 // A daemon that follows one that died goes on with it; whoever looks for an index knows nothing of it yet.
 TEST_F(LocalIndexTest, WhatIsLoadedFirstIsFoundByItsDigestAloneUntilItIsListed) {
   const auto manifest = publish();
-  LocalIndex local(dir_ / "root");
+  LocalIndex local(dir_ / "root", {}, std::chrono::hours(1));
   std::size_t maps = 0;
   load_index_first(local, image_, choose_index(local, image_),
                    [&](const LoadedIndex& index) { maps = index.maps.size(); });
@@ -125,9 +125,10 @@ TEST_F(LocalIndexTest, WhatIsLoadedFirstIsFoundByItsDigestAloneUntilItIsListed) 
 
 TEST_F(LocalIndexTest, WhatAKilledProcessHadNoTimeToListIsListed) {
   const auto manifest = publish();
-  LocalIndex local(dir_ / "root");
+  LocalIndex local(dir_ / "root", {}, std::chrono::hours(1));
   load_index_first(local, image_, choose_index(local, image_), {});
   LocalIndex next(dir_ / "root");
+  EXPECT_FALSE(next.find_index(image_));
   list_this_index(next, load_this_index(next, image_, manifest.digest));
   EXPECT_EQ(next.find_index(image_)->manifest.digest, manifest.digest);
 }

@@ -130,6 +130,8 @@ class Judge {
   // (profile, cold marks).
   bool takes_notes_of_others(const Request& request) const { return rule_for(request).rule != IndexRule::kSigned; }
   bool has_keys(const Request& request) const { return signatures_->has_keys(request); }
+  // True if what was used first decides for the request.
+  bool pins(const Request& request) const { return rule_for(request).rule == IndexRule::kPinned; }
   bool is_denied(const Digest& index_manifest) const { return settings_.deny.contains(index_manifest); }
   // Whether containers' policy takes the image itself.
   ImageVerdict judge_image(const oci::Image& image, oci::Repository* kept) const;

@@ -139,9 +139,10 @@ std::optional<Digest> OriginRecords::first_used(const std::string& repository, c
   });
 }
 
-void OriginRecords::note_used(const std::string& repository, const Digest& image, const Digest& index_manifest) {
+void OriginRecords::note_used(const std::string& repository, const Digest& image, const Digest& index_manifest,
+                              First first) {
   const json record{{"repository", repository}, {"image", image.to_string()}, {"index", index_manifest.to_string()}};
-  write(file_of_first(repository, image), record.dump(-1, ' ', false, json::error_handler_t::replace), First::kLate);
+  write(file_of_first(repository, image), record.dump(-1, ' ', false, json::error_handler_t::replace), first);
 }
 
 }  // namespace varve::trust

@@ -27,6 +27,9 @@ struct Origin {
 // back is std::system_error, naming it.
 class OriginRecords {
  public:
+  // How a record is written that replaces none: a power loss may take it with kLate.
+  enum class First : std::uint8_t { kToDisk, kLate };
+
   // Creates the folder; takes others' right to write there away.
   explicit OriginRecords(std::filesystem::path dir);
 
@@ -41,11 +44,11 @@ class OriginRecords {
 
   // The index that was used first for an image of a repository; absent if none was yet.
   std::optional<Digest> first_used(const std::string& repository, const Digest& image) const;
-  // Replaces it. The disk is not waited for if there was none.
-  void note_used(const std::string& repository, const Digest& image, const Digest& index_manifest);
+  // Replaces it. With kLate the disk is not waited for if there was none.
+  void note_used(const std::string& repository, const Digest& image, const Digest& index_manifest,
+                 First first = First::kToDisk);
 
  private:
-  enum class First : std::uint8_t { kToDisk, kLate };
   template <typename Change>
   void change(const Digest& index_manifest, const Change& apply, First first = First::kToDisk);
   void write(const std::filesystem::path& file, const std::string& record, First first);

@@ -204,6 +204,7 @@ class Daemon {
 
   // daemon_takeover.cpp
   struct TakeOver;
+  void list_again(const ImageSpec& spec, const ServedImage& image);
   void take_over();
   void take_over_tree(TakeOver& work, const HandoverConnection& connection);
   void take_over_blobs(TakeOver& work, const HandoverConnection& connection);

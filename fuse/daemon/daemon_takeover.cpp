@@ -58,6 +58,16 @@ struct Daemon::TakeOver {
   }
 };
 
+// What the daemon before was killed before it could. A name that means another image by now is left to that.
+void Daemon::list_again(const ImageSpec& spec, const ServedImage& image) {
+  index::list_this_index(*local_, image.index());
+  const auto is_it = [&](const OpenedImage& opened) {
+    return opened.current && opened.image == image.digest() && opened.reference == spec.reference &&
+           opened.platform == spec.platform;
+  };
+  if (std::ranges::any_of(opened_.list(), is_it)) keep_image(*local_, spec, image.image());
+}
+
 void Daemon::take_over() {
   TakeOver work{.record = {},
                 .descriptors = options_.descriptors->take(),
@@ -74,6 +84,7 @@ void Daemon::take_over() {
       const auto spec = watched(image.spec);
       auto whole =
           ServedImage::reopen(spec, open_kept_image(local_, spec, image.digest), image.index, local_, *streams_);
+      list_again(spec, *whole);
       auto& served = work.images[name_of_tree(image.index, image.layers)];
       if (image.layers != 0) {
         auto tree = ServedImage::of_first_layers(*whole, image.layers, local_, *streams_);
@@ -83,9 +94,6 @@ void Daemon::take_over() {
         continue;
       }
       served = std::move(whole);
-      // What the one before was killed before it could.
-      index::list_this_index(*local_, served->index());
-      keep_image(*local_, spec, served->image());
       proofs_.watch(served);
       contents_.learn_later(served, ContentSources::By::kSeeds);
     } catch (const std::exception& error) {
@@ -290,10 +298,10 @@ void Daemon::check_leave(HandoverFormats formats) const {
 }
 
 std::unique_lock<std::mutex> Daemon::hand_over() {
+  local_->wait_until_listed();  // what comes after that the next one lists
   auto guard = when_nothing_ends();
   refuse_if_stopping();
   write_record();
-  local_->wait_until_listed();
   // A process of theirs that outlives this program would be nobody's.
   images_.for_each([](const ImageMount& mount) { mount.mounted->end_start_pages(); });
   options_.descriptors->expect_successor();

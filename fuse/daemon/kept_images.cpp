@@ -45,9 +45,9 @@ oci::Image open_kept(const std::shared_ptr<index::LocalIndex>& local, const Imag
   return image;
 }
 
-bool is_kept(oci::Repository& repository, const std::string& tag, const oci::Image& image) {
+bool is_listed(oci::Repository& repository, const std::string& tag, const Digest& image) {
   try {
-    return repository.manifest(tag).descriptor.digest == image.digest() && repository.has_blob(image.manifest.config);
+    return repository.manifest(tag).descriptor.digest == image;
   } catch (const Error&) {
     return false;
   }
@@ -58,12 +58,15 @@ bool is_kept(oci::Repository& repository, const std::string& tag, const oci::Ima
 void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Image& image) {
   try {
     auto& repository = local.repository();
-    const auto tag = tag_of(spec);
-    if (is_kept(repository, tag, image)) return;
-    oci::put_bytes(repository, image.config_json, image.manifest.config.media_type);
-    oci::put_bytes(repository, image.document.bytes, image.document.descriptor.media_type);
-    local.list_later(image.digest(), [tag, document = image.document](oci::Repository& here) {
-      here.put_manifest(document.bytes, document.descriptor.media_type, tag);
+    const auto& document = image.document;
+    if (!repository.has_blob(image.manifest.config))
+      oci::put_bytes(repository, image.config_json, image.manifest.config.media_type);
+    if (!repository.has_blob(document.descriptor))
+      oci::put_bytes(repository, document.bytes, document.descriptor.media_type);
+    // Whether it is listed is asked then: what was opened by that name before may be waiting, too.
+    local.list_later(image.digest(), [tag = tag_of(spec), document](oci::Repository& here) {
+      if (!is_listed(here, tag, document.descriptor.digest))
+        here.put_manifest(document.bytes, document.descriptor.media_type, tag);
     });
   } catch (const std::exception& error) {
     log::warn("what {} means is not kept for when its registry is away: {}", spec.reference, error.what());

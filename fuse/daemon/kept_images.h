@@ -11,9 +11,9 @@
 
 namespace varve::fuse {
 
-// What the reference means now: open_kept_image() finds it at once; the others here wait until it is listed, as
-// LocalIndex::list_later() does it. Nothing depends on it until the registry is away or the daemon has died: failures
-// are logged.
+// What the reference means now: by its digest it is found at once, by the reference once it is listed
+// (LocalIndex::list_later()), for which find_kept_image() waits. Nothing depends on it until the registry is away or
+// the daemon has died: failures are logged.
 void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Image& image);
 
 // The image as it was kept: its reference is not resolved again, as the tag may have moved and the registry may be

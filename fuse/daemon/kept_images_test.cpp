@@ -35,7 +35,8 @@ class KeptImagesTest : public ::testing::Test {
 
   test::TempDir dir_;
   const ImageSpec spec_{.reference = "oci:" + (dir_ / "images").string() + ":tag", .platform = "", .registry = {}};
-  std::shared_ptr<index::LocalIndex> local_ = std::make_shared<index::LocalIndex>(dir_ / "root");
+  std::shared_ptr<index::LocalIndex> local_ =
+      std::make_shared<index::LocalIndex>(dir_ / "root", trust::TrustSettings(), std::chrono::hours(1));
 };
 
 TEST_F(KeptImagesTest, AReferenceMeansWhatItMeantLast) {

@@ -326,16 +326,22 @@ void SpanStore::read_present(ByteRange stream_range, std::span<std::byte> into, 
   }
 }
 
-void SpanStore::sync(const std::function<void()>& first) {
+void SpanStore::sync(const std::function<bool()>& first) {
   const std::lock_guard log_lock(log_mutex_);
   auto spans = pending_.with([](Pending& pending) { return std::exchange(pending.spans, {}); });
   const auto unit_bytes = unsynced_unit_bytes_.exchange(0, std::memory_order_relaxed);
   const auto units = units_owner_ ? units_owner_->take_pending() : std::vector<std::uint32_t>();
-  if (first) first();
-  if (spans.empty() && units.empty()) return;
   std::uint64_t bytes = 0;
   for (const auto span : spans) bytes += map_->spans[span].stream_range.length;
   unsynced_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  const auto put_back = [&] {
+    unsynced_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    pending_.with([&](Pending& pending) { pending.spans.insert(pending.spans.end(), spans.begin(), spans.end()); });
+    unsynced_unit_bytes_.fetch_add(unit_bytes, std::memory_order_relaxed);
+    if (!units.empty()) units_owner_->put_back_pending(units);
+  };
+  if (first && !first()) return put_back();
+  if (spans.empty() && units.empty()) return;
   if (::fdatasync(data_.get()) != 0) {
     // The kernel reports a lost write once and then takes the pages for clean: they must not be believed.
     log::error("store of {}: sync of {}: {}: {} spans are fetched again", name(), data_path().string(),
@@ -351,10 +357,7 @@ void SpanStore::sync(const std::function<void()>& first) {
     log_failed_ = false;
   } catch (const std::system_error& error) {
     if (!std::exchange(log_failed_, true)) log::warn("store of {}: {}: tried again later", name(), error.what());
-    unsynced_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    pending_.with([&](Pending& pending) { pending.spans.insert(pending.spans.end(), spans.begin(), spans.end()); });
-    unsynced_unit_bytes_.fetch_add(unit_bytes, std::memory_order_relaxed);
-    if (!units.empty()) units_owner_->put_back_pending(units);
+    put_back();
   }
 }
 

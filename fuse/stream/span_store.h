@@ -103,8 +103,9 @@ class SpanStore {
   std::vector<std::uint32_t> read(std::uint64_t stream_offset, std::span<std::byte> into);
 
   // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time. `first`
-  // brings there what says what those spans must be: without it nobody could verify what is recorded.
-  void sync(const std::function<void()>& first = {});
+  // brings there what says what those spans must be, without which nobody could verify what is recorded; false: it
+  // could not.
+  void sync(const std::function<bool()>& first = {});
   // Bytes put and not yet recorded.
   std::uint64_t unsynced_bytes() const {
     return unsynced_bytes_.load(std::memory_order_relaxed) + unsynced_unit_bytes_.load(std::memory_order_relaxed);

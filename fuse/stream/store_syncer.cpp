@@ -57,7 +57,7 @@ bool StoreSyncer::tick() {
   const std::lock_guard ticking(tick_mutex_);
   for (const auto& layer : layers()) {
     const bool fetching = layer->counters.fetching.load(std::memory_order_relaxed) > 0;
-    layer->store.sync([&] { layer->windows.sync(); });
+    layer->store.sync([&] { return layer->windows.sync(); });
     layer->store.drop_idle_pages(kIdlePagesSeconds);
     more = more || fetching || layer->store.unsynced_bytes() > 0;
   }

@@ -152,17 +152,22 @@ void WindowStore::drop(ByteRange record) {
   }
 }
 
-void WindowStore::sync() {
-  if (blocks_ == 0) return;
+bool WindowStore::sync() {
+  if (blocks_ == 0) return true;
   const std::lock_guard log_lock(log_mutex_);
   auto unsynced = memory_.with([](Memory& memory) { return std::exchange(memory.unsynced, {}); });
-  if (unsynced.empty()) return;
-  if (::fdatasync(data_.get()) != 0) return;  // recorded never: fetched again after a restart
+  if (unsynced.empty()) return true;
+  if (::fdatasync(data_.get()) != 0) {  // once: the kernel takes the pages for clean from then on
+    for (const auto block : unsynced) states_[block].store(State::kAbsent, std::memory_order_release);
+    return true;
+  }
   try {
     log_->append(runs_of(unsynced), true);
+    return true;
   } catch (const std::system_error&) {
     memory_.with(
         [&](Memory& memory) { memory.unsynced.insert(memory.unsynced.end(), unsynced.begin(), unsynced.end()); });
+    return false;
   }
 }
 

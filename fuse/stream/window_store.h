@@ -45,7 +45,9 @@ class WindowStore {
   bool damaged(ByteRange record);
   // Forgets the blocks of a record that proved wrong.
   void drop(ByteRange record);
-  void sync();
+  // Brings what was put since the last call to disk and records it. False: not recorded, tried again next time. What
+  // the disk has lost is absent.
+  bool sync();
 
  private:
   struct Memory {
