@@ -24,60 +24,43 @@ bool names(const std::filesystem::path& path, int fd) {
 
 }  // namespace
 
-LateSync::~LateSync() {
-  std::unique_lock lock(mutex_);
-  wait_until_idle(lock);
-}
+LateSync::~LateSync() { errands_.wait(); }
 
 void LateSync::add(UniqueFd file, std::filesystem::path path) {
   const std::lock_guard guard(mutex_);
-  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+  if (waiting_.empty()) errands_.add([this](const std::stop_token&) { sync(); });
   waiting_.push_back({.file = std::move(file), .path = std::move(path)});
-  changed_.notify_all();
 }
 
 void LateSync::wait() {
-  std::unique_lock lock(mutex_);
-  wait_until_idle(lock);
+  errands_.wait();
+  const std::lock_guard guard(mutex_);
   if (const auto failed = std::exchange(failed_, nullptr)) std::rethrow_exception(failed);
 }
 
-void LateSync::wait_until_idle(std::unique_lock<std::mutex>& lock) {
-  ++waiters_;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return waiting_.empty() && !is_syncing_; });
-  --waiters_;
-}
-
-void LateSync::loop(const std::stop_token& stop) {
+void LateSync::sync() {
   std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
-    changed_.wait_for(lock, stop, kRest, [this] { return waiters_ > 0; });
-    const auto files = std::exchange(waiting_, {});
-    is_syncing_ = true;
-    lock.unlock();
-    std::exception_ptr failed;
-    std::set<std::filesystem::path> folders;
-    for (const auto& [file, path] : files) {
-      folders.insert(path.parent_path());
-      if (::fsync(file.get()) == 0) continue;
-      const std::system_error error(errno, std::generic_category(), "write " + path.string());
-      log::warn("{}", error.what());
-      if (names(path, file.get())) ::unlink(path.c_str());
-      failed = std::make_exception_ptr(error);
-    }
-    for (const auto& folder : folders) {
-      try {
-        sync_folder(folder);
-      } catch (const std::exception& error) {
-        log::debug("{}", error.what());  // gone meanwhile
-      }
-    }
-    lock.lock();
-    if (failed) failed_ = failed;
-    is_syncing_ = false;
-    changed_.notify_all();
+  const auto files = std::exchange(waiting_, {});
+  lock.unlock();
+  std::exception_ptr failed;
+  std::set<std::filesystem::path> folders;
+  for (const auto& [file, path] : files) {
+    folders.insert(path.parent_path());
+    if (::fsync(file.get()) == 0) continue;
+    const std::system_error error(errno, std::generic_category(), "write " + path.string());
+    log::warn("{}", error.what());
+    if (names(path, file.get())) ::unlink(path.c_str());
+    failed = std::make_exception_ptr(error);
   }
+  for (const auto& folder : folders) {
+    try {
+      sync_folder(folder);
+    } catch (const std::exception& error) {
+      log::debug("{}", error.what());  // gone meanwhile
+    }
+  }
+  lock.lock();
+  if (failed) failed_ = failed;
 }
 
 }  // namespace varve

@@ -2,13 +2,12 @@
 // Brings files to disk behind those who wrote them: for what is worth finding after a power loss, but nothing to wait
 // for.
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include "core/base/errands.h"
 #include "core/base/unique_fd.h"
 
 namespace varve {
@@ -36,16 +35,12 @@ class LateSync {
     UniqueFd file;
     std::filesystem::path path;
   };
-  void loop(const std::stop_token& stop);
-  void wait_until_idle(std::unique_lock<std::mutex>& lock);
+  void sync();
 
   std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::vector<Written> waiting_;
-  bool is_syncing_ = false;
-  unsigned waiters_ = 0;  // the rest is over as soon as there is one
+  std::vector<Written> waiting_;  // for one errand
   std::exception_ptr failed_;
-  std::jthread thread_;  // since the first file
+  Errands errands_{kRest};
 };
 
 }  // namespace varve

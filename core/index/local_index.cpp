@@ -241,7 +241,8 @@ oci::Repository& LocalIndex::repository() { return *layout_; }
 
 void LocalIndex::list_later(const Digest& image, std::function<void(oci::Repository& repository)> list) {
   listing_->begin(image);
-  const auto list_now = [image, list = std::move(list), layout = layout_, listing = listing_.get()] {
+  const auto list_now = [image, list = std::move(list), layout = layout_,
+                         listing = listing_.get()](const std::stop_token&) {
     try {
       list(*layout);
     } catch (const std::exception& error) {
@@ -251,10 +252,10 @@ void LocalIndex::list_later(const Digest& image, std::function<void(oci::Reposit
     listing->end(image);
   };
   try {
-    listing_->errands.add([list_now](const std::stop_token&) { list_now(); });
+    listing_->errands.add(list_now);
   } catch (const std::system_error& error) {  // no thread can be had
     log::warn("image {}: listed at once: {}", image.to_string(), error.what());
-    list_now();
+    list_now({});
   }
 }
 
@@ -571,10 +572,7 @@ LoadedIndex load_index_first(const LocalIndex& known, const oci::Image& image, C
     oci::put_bytes(local.repository(), document.bytes, document.descriptor.media_type);
     local.origins().note_repository(document.descriptor.digest, index.source->name());
     // When everything it needs at first is here: from then on a mount works without the repository of the index.
-    local.list_later(image.digest(), [document](oci::Repository& repository) {
-      oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
-      repository.put_manifest(document.bytes, document.descriptor.media_type, "");
-    });
+    list_this_index(local, index);
   }
   if (!index.judgement.vouched) note_use(local, image, document.descriptor.digest, chosen.other_notes_only);
   return index;
@@ -586,6 +584,7 @@ void list_this_index(LocalIndex& local, const LoadedIndex& index) {
     const auto listed = repository.referrers(image, kIndexArtifactType);
     if (std::ranges::find(listed, manifest, &oci::Descriptor::digest) != listed.end()) return;
     const auto document = repository.manifest(manifest.to_string());
+    oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
     repository.put_manifest(document.bytes, document.descriptor.media_type, "");
   });
 }

@@ -20,18 +20,20 @@ std::set<Digest> layers_in(const std::vector<StoredLayer>& store) {
 
 }  // namespace
 
-void ServedImage::open_layers(const index::LocalIndex& local, const oci::Image& image, const index::LoadedIndex& index,
-                              LayerStreams& streams, Layers& layers, const std::set<Digest>& later) {
-  layers.resize(index.maps.size());
-  for (std::size_t i = 0; i < layers.size(); ++i) {
+ServedImage::Layers ServedImage::open_layers(const index::LocalIndex& local, const oci::Image& image,
+                                             const index::LoadedIndex& index, LayerStreams& streams, Layers open,
+                                             const std::set<Digest>& later) {
+  open.resize(index.maps.size());
+  for (std::size_t i = 0; i < open.size(); ++i) {
     const auto& blobs = index.blobs.layers.at(i);
-    if (layers[i] || later.contains(blobs.layer_digest)) continue;
+    if (open[i] || later.contains(blobs.layer_digest)) continue;
     const auto& descriptor = image.manifest.layers.at(i);
     const auto windows = local.holder_of(blobs.windows, index.source);
-    layers[i] = streams.stream(index.maps[i], descriptor, image.repository, blobs, windows);
+    open[i] = streams.stream(index.maps[i], descriptor, image.repository, blobs, windows);
     // For windows that this machine's disk has broken.
     if (windows != index.source) streams.stream(index.maps[i], descriptor, image.repository, blobs, index.source);
   }
+  return open;
 }
 
 ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
@@ -146,9 +148,9 @@ std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image
   // touched before it is known that tree and maps fit together.
   Layers layers;
   auto index = index::load_index_first(*local, image, std::move(chosen), [&](const index::LoadedIndex& without_tree) {
-    open_layers(*local, image, without_tree, streams, layers, layers_in(streams.stored_layers()));
+    layers = open_layers(*local, image, without_tree, streams, {}, layers_in(streams.stored_layers()));
   });
-  open_layers(*local, image, index, streams, layers);
+  layers = open_layers(*local, image, index, streams, std::move(layers));
   return std::shared_ptr<ServedImage>(
       new ServedImage(spec, *local, std::move(image), std::move(index), std::move(layers), streams));
 }
@@ -158,8 +160,7 @@ std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Ima
                                                  LayerStreams& streams) {
   image.registry = spec.registry;
   auto index = index::load_this_index(*local, image, index_manifest);
-  Layers layers;
-  open_layers(*local, image, index, streams, layers);
+  auto layers = open_layers(*local, image, index, streams);
   return std::shared_ptr<ServedImage>(
       new ServedImage(spec, *local, std::move(image), std::move(index), std::move(layers), streams));
 }
@@ -168,8 +169,7 @@ std::shared_ptr<ServedImage> ServedImage::of_first_layers(const ServedImage& who
                                                           const std::shared_ptr<index::LocalIndex>& local,
                                                           LayerStreams& streams) {
   auto prefix = index::load_prefix(*local, whole.image(), whole.index(), layers);
-  Layers opened;
-  open_layers(*local, prefix.image, prefix.index, streams, opened);
+  auto opened = open_layers(*local, prefix.image, prefix.index, streams);
   return std::shared_ptr<ServedImage>(new ServedImage(whole.spec(), *local, std::move(prefix.image),
                                                       std::move(prefix.index), std::move(opened), streams, layers));
 }

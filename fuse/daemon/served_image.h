@@ -101,9 +101,9 @@ class ServedImage {
 
  private:
   using Layers = std::vector<std::shared_ptr<LayerStream>>;  // base first
-  // Those that are not open yet (null), but for `later`. The tree of the index need not be there yet.
-  static void open_layers(const index::LocalIndex& local, const oci::Image& image, const index::LoadedIndex& index,
-                          LayerStreams& streams, Layers& layers, const std::set<Digest>& later = {});
+  // And those that are open already; null for `later`. The tree of the index need not be there yet.
+  static Layers open_layers(const index::LocalIndex& local, const oci::Image& image, const index::LoadedIndex& index,
+                            LayerStreams& streams, Layers open = {}, const std::set<Digest>& later = {});
   ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index, Layers layers,
               LayerStreams& streams, std::uint32_t tree_layers = 0);
   void open_packs();
