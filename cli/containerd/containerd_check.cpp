@@ -39,7 +39,7 @@ std::vector<std::string> processes_named(const fs::path& proc, std::string_view 
     try {
       const auto text = read_file_if_there(at->path() / "comm", 256);
       if (text && as_text(*text) == std::string(name) + '\n') pids.push_back(pid);
-    } catch (const std::exception&) {  // it has ended
+    } catch (const std::exception&) {  // not ours to look at
     }
   }
   return pids;

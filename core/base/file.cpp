@@ -155,7 +155,8 @@ std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::
   try {
     return read_file(path, limit_bytes);
   } catch (const std::system_error& error) {
-    if (error.code().value() == ENOENT || error.code().value() == ENOTDIR) return std::nullopt;
+    const auto code = error.code().value();
+    if (code == ENOENT || code == ENOTDIR || code == ESRCH) return std::nullopt;
     throw;
   }
 }

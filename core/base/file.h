@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kMostReadBytes = std::uint64_t(1) << 32;  // wher
 
 // Throws Unsupported if the file is larger than `limit_bytes`; takes no more memory than that to find out.
 Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = kMostReadBytes);
-// Absent when there is no such file.
+// Absent when there is no such file; a file of /proc, too, whose process ends while it is read.
 std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = kMostReadBytes);
 
 // Brings the names in a folder to disk, where its file system can.

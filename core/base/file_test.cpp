@@ -1,8 +1,12 @@
 #include "core/base/file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -133,6 +137,26 @@ TEST_F(FileTest, ReadFileRespectsItsLimitWhereASizeIsNotTold) {
 TEST_F(FileTest, AbsentFileIsNoErrorWhereAbsenceIsOrdinary) {
   EXPECT_FALSE(read_file_if_there(dir_ / "none"));
   EXPECT_THROW(read_file(dir_ / "none"), std::system_error);
+}
+
+TEST_F(FileTest, AProcessThatEndsWhileItIsReadHasNoFiles) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const auto opened = open_file(fmt::format("/proc/{}/cmdline", child), O_RDONLY);
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  // The link leads to the file although its name is gone: what the read finds is ESRCH.
+  const auto link = fmt::format("/proc/self/fd/{}", opened.get());
+  try {
+    read_file(link);
+    FAIL() << "nothing thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), ESRCH);
+  }
+  EXPECT_FALSE(read_file_if_there(link));
 }
 
 TEST_F(FileTest, PreadExactlyNamesTheObjectThatIsTooShort) {

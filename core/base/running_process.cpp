@@ -19,7 +19,7 @@ std::optional<RunningProcess> find_process(pid_t pid) {
   std::optional<Bytes> stat;
   try {
     stat = read_file_if_there(fmt::format("/proc/{}/stat", pid));
-  } catch (const std::system_error&) {  // ESRCH: it ends while we look
+  } catch (const std::system_error&) {  // not ours to look at
   }
   if (!stat) return std::nullopt;
   // "PID (NAME) STATE ..." where NAME may hold anything; the start time is the 22nd field of all, the 20th behind the
@@ -52,7 +52,7 @@ std::vector<pid_t> children_of(pid_t process) {
   std::optional<Bytes> listed;
   try {
     listed = read_file_if_there(fmt::format("/proc/{0}/task/{0}/children", process));
-  } catch (const std::system_error&) {  // ESRCH: it ends while we look
+  } catch (const std::system_error&) {  // not ours to look at
   }
   std::vector<pid_t> children;
   for (const auto word : split_words(listed ? as_text(*listed) : std::string_view(), " ")) {

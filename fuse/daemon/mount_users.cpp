@@ -47,7 +47,7 @@ bool maps_something_of(const fs::path& process, std::string_view dir) {
       if (const auto path = line.find('/'); path != line.npos && is_within(line.substr(path), dir)) return true;
       text.remove_prefix(std::min(line.size() + 1, text.size()));
     }
-  } catch (const std::system_error&) {  // not ours to look at, or it has just ended
+  } catch (const std::system_error&) {  // not ours to look at
   }
   return false;
 }
@@ -84,7 +84,7 @@ ProcessName name_of_process(pid_t pid) {
   ProcessName process{.pid = pid, .name = {}};
   try {
     if (const auto name = read_file_if_there(fmt::format("/proc/{}/comm", pid))) process.name = trimmed(as_text(*name));
-  } catch (const std::system_error&) {  // it ends while we look
+  } catch (const std::system_error&) {  // not ours to look at
   }
   return process;
 }
