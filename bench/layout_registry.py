@@ -119,7 +119,7 @@ class Server(socketserver.ThreadingTCPServer):
         return connection, address
 
     def handle_error(self, request, address):
-        if not isinstance(sys.exc_info()[1], (ConnectionError, BrokenPipeError)):
+        if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
             super().handle_error(request, address)
 
 

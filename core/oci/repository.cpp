@@ -5,8 +5,10 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/oci/image_view.h"
 #include "core/oci/internal/credential_providers.h"
+#include "core/oci/internal/http_client.h"
 #include "core/oci/layout.h"
 #include "core/oci/mirrored_repository.h"
 
@@ -66,6 +68,14 @@ std::shared_ptr<Repository> open_repository(const Reference& reference, const Re
   if (reference.kind == Reference::Kind::kDockerArchive) return open_docker_archive(reference.path);
   if (reference.kind == Reference::Kind::kDirectory) return open_image_folder(reference.path);
   return std::make_shared<MirroredRepository>(reference, options);
+}
+
+void prepare_for_registries() noexcept {
+  try {
+    internal::HttpClient::prepare();
+  } catch (const std::exception& error) {  // whoever asks a registry will be told
+    log::debug("nothing is prepared for registries: {}", error.what());
+  }
 }
 
 Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes) {

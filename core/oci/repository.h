@@ -169,6 +169,9 @@ struct RegistryOptions {
 // Opens what the reference names; a registry with its mirrors. Throws UsageError or NotFound for a layout folder that
 // is none, naming what is missing, and UsageError naming file and line for a file of mirrors that cannot be read.
 std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options);
+
+// Loads what talks to registries (10 ms), for who will do so soon and has nothing else to do. Safe from any thread.
+void prepare_for_registries() noexcept;
 // Makes an empty OCI layout folder if there is none, then opens it (layout.h says what `later` is for).
 std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir, std::shared_ptr<LateSync> later = nullptr);
 

@@ -20,6 +20,7 @@
 #include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "core/metrics/metrics_server.h"
+#include "core/oci/repository.h"
 #include "fuse/daemon/control_server.h"
 #include "fuse/daemon/service_manager.h"
 
@@ -50,6 +51,7 @@ class Process {
     if (::chmod(paths.run_dir.c_str(), 0700) != 0) fail_errno("close {} to other users", paths.run_dir.string());
     root_lock_ = take_lock(paths.root / "daemon.lock");
     run_lock_ = take_lock(paths.run_dir / "daemon.lock");
+    prepared_ = std::jthread(oci::prepare_for_registries);
     end_event_.reset(::eventfd(0, EFD_CLOEXEC));
     if (!end_event_) fail_errno("make an event descriptor");
     signals_ = take_signals({SIGTERM, SIGINT, SIGHUP});
@@ -223,6 +225,7 @@ class Process {
   }
 
   DaemonProcessOptions& options_;
+  std::jthread prepared_;  // what the first mount would wait for
   UniqueFd root_lock_;
   UniqueFd run_lock_;
   UniqueFd end_event_;

@@ -68,6 +68,7 @@ class ErofsReader {
 
   Nid root() const;
   std::uint64_t inode_count() const;
+  Nid nid_end() const;  // above all of them
   std::uint32_t device_count() const;
   std::string device_tag(std::uint32_t device) const;      // 1-based
   std::uint64_t device_bytes(std::uint32_t device) const;  // in whole blocks; 0 = the image itself

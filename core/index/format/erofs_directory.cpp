@@ -190,7 +190,7 @@ void ErofsReader::check_files() const {
   for (std::uint32_t device = 1; device <= devices_; ++device) {
     if (device_tag(device).empty()) fail<CorruptData>("{}: device {} has no tag", what_, device);
   }
-  CheckState state{.seen = std::vector<bool>(image_.size() / kSlot),
+  CheckState state{.seen = std::vector<bool>(nid_end()),
                    .links = {},
                    .to_visit = {{root_, root_}},
                    .inodes = 1,

@@ -56,6 +56,7 @@ bool ErofsReader::is_intact() const {
 
 Nid ErofsReader::root() const { return root_; }
 std::uint64_t ErofsReader::inode_count() const { return inodes_; }
+Nid ErofsReader::nid_end() const { return image_.size() / kSlot; }
 std::uint32_t ErofsReader::device_count() const { return devices_; }
 
 std::string ErofsReader::device_tag(std::uint32_t device) const {

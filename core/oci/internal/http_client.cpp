@@ -1,12 +1,14 @@
 #include "core/oci/internal/http_client.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 
 #include <curl/curl.h>
 #include <openssl/x509_vfy.h>
 
 #include "core/base/free_with.h"
+#include "core/oci/internal/system_authorities.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -186,6 +188,11 @@ struct HttpClient::Connection {
 HttpClient::HttpClient(HttpClientOptions options) : options_(std::move(options)) { initialise_library(); }
 HttpClient::~HttpClient() = default;
 
+void HttpClient::prepare() {
+  initialise_library();
+  SystemAuthorities::of_machine().known();
+}
+
 std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& url) {
   const auto origin = url.scheme + "://" + url.host + ":" + url.port;
   auto connection = idle_.with([&](auto& idle) -> std::unique_ptr<Connection> {
@@ -204,8 +211,10 @@ std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& u
 
 namespace {
 
-void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url& url) {
-  if (!options.authorities.empty()) {
+void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url& url, X509_STORE* system) {
+  if (system != nullptr) {
+    verify_by(easy, system);
+  } else if (!options.authorities.empty()) {
     // The system's are still looked up in their folder (CAPATH); this takes the place of the one file.
     curl_blob blob{.data = const_cast<char*>(options.authorities.data()),
                    .len = options.authorities.size(),
@@ -223,21 +232,23 @@ void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url
   }
 }
 
+bool is_of_unknown_authority(CURL* easy, CURLcode result) {
+  if (result != CURLE_PEER_FAILED_VERIFICATION) return false;
+  long verdict = 0;
+  ::curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
+  constexpr std::array<long, 5> kUnknown = {
+      X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+      X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+      X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE};
+  return std::ranges::find(kUnknown, verdict) != kUnknown.end();
+}
+
 // What to do about a connection that TLS refused; "" = nothing is known.
-std::string tls_advice(CURL* easy, CURLcode result, std::string_view reason, const HttpClientOptions& options) {
-  if (result == CURLE_PEER_FAILED_VERIFICATION) {
-    long verdict = 0;
-    ::curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
-    for (const long unknown_authority :
-         {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
-          X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
-          X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE})
-      if (verdict == unknown_authority)
-        return fmt::format(
-            "; its authority is not known here: name its certificate with --ca-file FILE, or put it "
-            "into {} as ca.crt",
-            options.certificate_folder);
-  }
+std::string tls_advice(bool unknown_authority, std::string_view reason, const HttpClientOptions& options) {
+  if (unknown_authority)
+    return fmt::format(
+        "; its authority is not known here: name its certificate with --ca-file FILE, or put it into {} as ca.crt",
+        options.certificate_folder);
   // Which of the alerts it is depends on the server's TLS.
   for (const std::string_view alert : {"certificate required", "alert bad certificate"})
     if (reason.find(alert) != std::string_view::npos)
@@ -248,7 +259,7 @@ std::string tls_advice(CURL* easy, CURLcode result, std::string_view reason, con
 }
 
 void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& request, curl_slist* headers,
-            Exchange& exchange) {
+            X509_STORE* system, Exchange& exchange) {
   ::curl_easy_reset(easy);  // keeps the connections
   ::curl_easy_setopt(easy, CURLOPT_URL, request.url.text.c_str());
   ::curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -256,7 +267,7 @@ void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& req
   ::curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   ::curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   ::curl_easy_setopt(easy, CURLOPT_SSLVERSION, long(CURL_SSLVERSION_TLSv1_2));
-  set_up_certificates(easy, options, request.url);
+  set_up_certificates(easy, options, request.url, system);
   ::curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, long(options.connect_timeout.count()));
   ::curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBytes);
   ::curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
@@ -360,13 +371,16 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   auto connection = take_connection(request.url);
   Exchange exchange(request, options_.first_answer.host.get());
   const auto headers = make_header_list(request.headers);
-  set_up(connection->easy.get(), options_, request, headers.get(), exchange);
+  SystemAuthorities::Known system;
+  if (request.url.scheme == "https" && options_.authorities.empty()) system = SystemAuthorities::of_machine().known();
+  set_up(connection->easy.get(), options_, request, headers.get(), system.store.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
   const auto result = drive(connection->multi.get(), exchange, options_);
   ::curl_multi_remove_handle(connection->multi.get(), connection->easy.get());
   std::string reason = exchange.error_text;
   if (reason.empty() && result) reason = ::curl_easy_strerror(*result);
-  const auto advice = result ? tls_advice(connection->easy.get(), *result, reason, options_) : std::string();
+  const bool unknown_authority = result && is_of_unknown_authority(connection->easy.get(), *result);
+  const auto advice = result ? tls_advice(unknown_authority, reason, options_) : std::string();
   ::curl_easy_reset(connection->easy.get());  // nothing may point to this frame from here on
 
   if (result)
@@ -374,6 +388,10 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
       idle.push_back(std::move(connection));
       if (idle.size() > kMaxIdleConnections) idle.erase(idle.begin());
     });
+  if (unknown_authority && system.store && !system.whole) {
+    SystemAuthorities::of_machine().read_file();
+    return this->exchange(request);
+  }
   if (exchange.thrown) std::rethrow_exception(exchange.thrown);
   if (exchange.left_soon) {
     options_.first_answer.host->note_left();

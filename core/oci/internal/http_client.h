@@ -98,6 +98,9 @@ class HttpClient {
   // Any status is an answer. Throws TransportError, or Error for what stays wrong (a certificate that is not trusted).
   HttpResponse exchange(const HttpRequest& request);
 
+  // What the first client does, and its first exchange with TLS. Throws Error.
+  static void prepare();
+
  private:
   struct Connection;
   std::unique_ptr<Connection> take_connection(const Url& url);
