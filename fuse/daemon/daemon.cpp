@@ -289,6 +289,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   refuse_if_mounted(dir);
   const MountPoint place(dir);
   const auto [image, loaded_bytes] = open(spec);
+  if (options.prefetch && !options.record) image->run_ahead_of_loaders();  // gets its bearings while we mount
   if (image->index().blobs.seeds) contents_.learn_later(image, ContentSources::By::kSeeds);  // for what is read first
   Change change(*this);
   change.wait_until_unmounted(*image);

@@ -15,11 +15,10 @@ constexpr std::string_view kCache = "/__pycache__", kBytecode = ".pyc";
 constexpr std::size_t kMaxPart = 255;  // of a name; no file has a longer one
 constexpr std::size_t kMaxName = 1024;
 constexpr std::size_t kMapBytes = 64;  // what an entry costs beside its text
-// Python 3.11 and later have these in the program itself (Python/frozen.c).
+// Of kFirstWithFrozen and later.
 constexpr auto kFrozen = std::to_array<std::string_view>(
     {"abc", "codecs", "io", "_collections_abc", "_sitebuiltins", "genericpath", "ntpath", "posixpath", "os", "os.path",
      "site", "stat", "importlib.util", "importlib.machinery", "runpy", "zipimport"});
-constexpr unsigned kFirstWithFrozen = 11;
 
 std::string cache_of(const std::string& folder) { return folder + std::string(kCache); }
 
@@ -57,8 +56,9 @@ std::size_t in_common(std::string_view one, std::string_view other) {
 
 }  // namespace
 
-void ImportTable::add(const index::ErofsReader& tree, index::Nid file, const std::string& folder,
-                      std::string_view name) {
+void ImportTable::add(const NamedFile& file) {
+  const auto& folder = file.folder;
+  const auto name = file.name;
   const auto part = name_of(folder);
   const bool is_root = part == "site-packages" || part == "dist-packages" || part == "lib-dynload" ||
                        (name == "os.py" && part.starts_with("python3."));
@@ -67,12 +67,12 @@ void ImportTable::add(const index::ErofsReader& tree, index::Nid file, const std
   const bool is_fresh = folders_.empty() || folders_.back() != folder;
   const auto text_bytes = name.size() + 1 + (is_fresh ? folder.size() + kMapBytes : 0);
   if (text_bytes_ + text_bytes > kMaxTextBytes) return;
-  const auto runs = tree.runs(file);
-  if (runs.empty() || runs.front().file_offset != 0 || runs.front().device == 0) return;
+  const auto place = file.first_place();
+  if (!place) return;
   text_bytes_ += text_bytes;
   if (is_fresh) folders_.push_back(folder);
-  modules_.push_back({.place = {.device = runs.front().device, .offset = runs.front().device_offset},
-                      .file = file,
+  modules_.push_back({.place = *place,
+                      .file = file.nid,
                       .folder = std::uint32_t(folders_.size() - 1),
                       .name = std::uint32_t(names_.size())});
   names_.append(name).push_back('\0');
@@ -141,7 +141,8 @@ class ImportTable::Finder {
   void look_for(const index::PythonImport& import) {
     if (import.name.size() > kMaxName) return;
     if (import.level == 0) {
-      if (minor_of(tag_) >= kFirstWithFrozen && std::ranges::find(kFrozen, import.name) != kFrozen.end()) return;
+      if (minor_of(tag_) >= ImportTable::kFirstWithFrozen && std::ranges::find(kFrozen, import.name) != kFrozen.end())
+        return;
       for (const auto& root : roots_)
         if (look_in(root, import)) return;
       return;

@@ -14,12 +14,14 @@
 
 #include "core/index/format/erofs.h"
 #include "core/index/python/bytecode_imports.h"
-#include "fuse/daemon/loader/device_place.h"
+#include "fuse/daemon/loader/named_file.h"
 
 namespace varve::fuse {
 
 class ImportTable {
  public:
+  // Python 3.11 and later have the modules in the program itself that they begin with (Python/frozen.c).
+  static constexpr unsigned kFirstWithFrozen = 11;
   static constexpr std::size_t kMaxModules = 262'144;     // with bytecode, those that come first in the tree
   static constexpr std::size_t kMaxRoots = 64;            // folders that hold packages, likewise
   static constexpr std::size_t kMaxTextBytes = 16 << 20;  // of all their folders and names
@@ -40,8 +42,8 @@ class ImportTable {
     std::string name = {};
   };
 
-  // A name of the tree; for the thread that makes the table.
-  void add(const index::ErofsReader& tree, index::Nid file, const std::string& folder, std::string_view name);
+  // A regular file of the tree, those of one folder in a row; for the thread that makes the table.
+  void add(const NamedFile& file);
   // After the last add(), before all below, which is safe to use from any thread.
   void finish();
 

@@ -35,7 +35,7 @@ class ImportTableTest : public ::testing::Test {
     written_ = index::write_erofs(tree_, {std::string(64, 'a')}, {next_});
     reader_ = std::make_unique<index::ErofsReader>(written_.bytes, "the test's tree");
     for_each_name(*reader_, [&](index::Nid file, FileType type, const auto& folder, std::string_view name) {
-      if (type == FileType::kRegular) table_.add(*reader_, file, folder.native(), name);
+      if (type == FileType::kRegular) table_.add(NamedFile(*reader_, file, folder, name));
     });
     table_.finish();
     search_ = std::make_unique<ImportTable::Search>(*reader_);

@@ -5,6 +5,10 @@
 #include <climits>
 #include <filesystem>
 
+#include "core/base/image_path.h"
+#include "core/base/strings.h"
+#include "fuse/daemon/loader/python_start.h"
+
 namespace varve::fuse {
 namespace {
 
@@ -16,22 +20,18 @@ constexpr auto kDefaultFolders = std::to_array<std::string_view>(
     {"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64",
      "usr/lib64", "lib", "usr/lib", "usr/local/lib", "usr/local/cuda/lib64"});
 
-bool is_library(std::string_view name) {
+bool is_library_name(std::string_view name) {
   const auto at = name.find(".so");
   return at != std::string_view::npos && at > 0 && (at + 3 == name.size() || name[at + 3] == '.');
 }
 
-bool has_programs(const fs::path& folder) { return folder.filename() == "bin" || folder.filename() == "sbin"; }
-
 bool is_module(std::string_view name) {
-  return is_library(name) && !name.starts_with("lib") && !name.starts_with("ld-");
+  return is_library_name(name) && !name.starts_with("lib") && !name.starts_with("ld-");
 }
 
-bool begins_load(const fs::path& folder, std::string_view name) {
-  if (!is_library(name)) return has_programs(folder);
-  return is_module(name) || std::ranges::any_of(folder, [](const fs::path& part) {
-           return part == "site-packages" || part == "dist-packages";
-         });
+bool is_in_package(std::string_view folder) {
+  const auto parts = split_words(folder, "/");
+  return std::ranges::any_of(parts, [](auto part) { return part == "site-packages" || part == "dist-packages"; });
 }
 
 std::string expanded(std::string_view folder, const std::string& origin) {
@@ -42,20 +42,26 @@ std::string expanded(std::string_view folder, const std::string& origin) {
 
 }  // namespace
 
-LibraryTable::LibraryTable(const index::ErofsReader& tree, const OnName& seen) : tree_(tree) {
-  for_each_name(tree, [&](index::Nid nid, FileType type, const fs::path& folder, std::string_view name) {
-    seen(nid, type, folder, name);
-    if (type != FileType::kRegular && type != FileType::kSymlink) return;
-    if (is_library(name) && folders_.size() < kMaxNames) folders_.try_emplace(std::string(name), folder.string());
-    if (type != FileType::kRegular || !begins_load(folder, name) || heads_.size() == kMaxHeads) return;
-    const auto runs = tree.runs(nid);
-    if (runs.empty() || runs.front().file_offset != 0 || runs.front().device == 0) return;
-    heads_.push_back({.place = {.device = runs.front().device, .offset = runs.front().device_offset},
-                      .file = {.file = nid, .folder = folder.string()},
-                      .is_module = is_module(name)});
-  });
-  std::ranges::sort(heads_, {}, &Head::place);
+void LibraryTable::add(const NamedFile& file, FileType type) {
+  if (type != FileType::kRegular && type != FileType::kSymlink) return;
+  if (file.folder != folder_) {
+    folder_ = file.folder;
+    has_programs_ = name_of(folder_) == "bin" || name_of(folder_) == "sbin";
+    is_in_package_ = is_in_package(folder_);
+  }
+  const bool is_library = is_library_name(file.name);
+  if (is_library && folders_.size() < kMaxNames) folders_.try_emplace(std::string(file.name), folder_);
+  const bool begins_load = is_library ? is_module(file.name) || is_in_package_ : has_programs_;
+  if (type != FileType::kRegular || !begins_load || heads_.size() == kMaxHeads) return;
+  const auto place = file.first_place();
+  if (!place) return;
+  heads_.push_back({.place = *place,
+                    .file = {.file = file.nid, .folder = folder_},
+                    .is_module = is_module(file.name),
+                    .python_minor = is_library ? 0 : python_minor_of(file.name)});
 }
+
+void LibraryTable::finish() { std::ranges::sort(heads_, {}, &Head::place); }
 
 std::span<const LibraryTable::Head> LibraryTable::heads_in(std::uint32_t device, ByteRange device_range) const {
   return begun_in(heads_, device, device_range);

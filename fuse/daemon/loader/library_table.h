@@ -12,7 +12,7 @@
 #include "core/base/byte_range.h"
 #include "core/index/format/erofs.h"
 #include "fuse/daemon/loader/device_place.h"
-#include "fuse/daemon/pages/shown_files.h"
+#include "fuse/daemon/loader/named_file.h"
 
 namespace varve::fuse {
 
@@ -29,9 +29,11 @@ class LibraryTable {
   static constexpr std::size_t kMaxNames = 65'536;
   static constexpr std::size_t kMaxSearchFolders = 64;  // that a library names
 
-  // Walks the whole tree, some 50 ms for 100,000 files, and tells `seen` of each name, which may throw. Throws
-  // CorruptData.
-  LibraryTable(const index::ErofsReader& tree, const OnName& seen);
+  explicit LibraryTable(const index::ErofsReader& tree) : tree_(tree) {}
+  // A name of the tree, those of one folder in a row; for the thread that makes the table.
+  void add(const NamedFile& file, FileType type);
+  // After the last add(), before all below.
+  void finish();
 
   // What somebody loads who reads its first bytes: a program, by its folder "bin" or "sbin"; an extension module, a .so
   // that is not named lib* or ld-*; of those, what lies below site-packages or dist-packages, as Python loads them by
@@ -40,6 +42,7 @@ class LibraryTable {
     DevicePlace place;
     LoadedFile file;
     bool is_module = false;
+    unsigned python_minor = 0;  // of a program that is a Python (python_start.h)
   };
   const std::vector<Head>& heads() const { return heads_; }  // by place
   // Those whose first byte lies in the range of the device.
@@ -58,6 +61,10 @@ class LibraryTable {
   std::optional<LoadedFile> file_at(const std::string& folder, std::string_view name, std::size_t& look_ups) const;
 
   const index::ErofsReader& tree_;
+  // Of the names that are added.
+  std::string folder_;
+  bool has_programs_ = false, is_in_package_ = false;
+
   std::vector<Head> heads_;
   std::unordered_map<std::string, std::string> folders_;  // of the first file with that name
 };

@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/index/elf/library_layout.h"
 #include "core/index/elf/library_start.h"
+#include "fuse/daemon/loader/python_start.h"
 #include "fuse/daemon/pages/shown_files.h"
 
 namespace varve::fuse {
@@ -34,6 +35,7 @@ constexpr std::uint64_t kReadAtOnce = index::LibraryStart::kEntryBytes << 14;
 constexpr std::size_t kMaxEarlyReads = 4096;
 // Stream side. A folder with more of extension modules has some that nobody loads together.
 constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
+constexpr std::uint64_t kMaxPythonBytes = 64 << 20;        // of its program or its library
 constexpr std::uint64_t kMaxBytecodeBytes = 8 << 20;       // of a larger module nothing is known
 constexpr std::uint64_t kBytecodeUnderWay = 4 << 20;       // stream side, as kBulkUnderWay
 constexpr std::uint64_t kMaxImportedBytes = 512ull << 20;  // wanted, over the life of one
@@ -125,12 +127,7 @@ class LoaderAhead::Work {
 
   // What can be done before something else comes.
   void go_on() {
-    for (; next_module_ < modules_.size() && bytecode_under_way_ < kBytecodeUnderWay; ++next_module_) {
-      const auto& module = modules_[next_module_];
-      bytecode_under_way_ += module.bytes;
-      fetch(pieces_of(module.runs, ahead_.devices_, {0, module.bytes}),
-            {Kind::kBytecode, next_module_, module.bytes, false});
-    }
+    ask_for_modules();
     if (unfinished_ == 0 && !roots_.empty()) plan_tables();
     // Behind loads that have begun: each is planned once all that were begun with it are known.
     if (unfinished_ == 0)
@@ -143,17 +140,31 @@ class LoaderAhead::Work {
         fetch(library, {range}, kind);
       }
     } while (bulk_.empty() && begin_next_init());
+    ask_for_modules();  // of a Python that begins: behind what its loader reads
   }
 
  private:
   using Kind = Events::Kind;
   enum class Step : std::uint8_t { kHead, kDynamic, kNames, kDone };
 
+  void ask_for_modules() {
+    for (; next_module_ < modules_.size() && bytecode_under_way_ < kBytecodeUnderWay; ++next_module_) {
+      const auto& module = modules_[next_module_];
+      bytecode_under_way_ += module.bytes;
+      fetch(pieces_of(module.runs, ahead_.devices_, {0, module.bytes}),
+            {Kind::kBytecode, next_module_, module.bytes, false});
+    }
+  }
+
   const std::string& begin_alone(std::size_t head) {
-    const auto& [place, file, is_module] = ahead_.tables_->libraries.heads()[head];
+    const auto& [place, file, is_module, python_minor] = ahead_.tables_->libraries.heads()[head];
     const auto root = add(file);
     roots_.push_back(root);
     if (root && is_module) found_[*root].is_loaded = true;
+    if (root && python_minor != 0) {
+      found_[*root].is_python = true;
+      pythons_.push_back(head);
+    }
     return file.folder;
   }
 
@@ -228,6 +239,7 @@ class LoaderAhead::Work {
     std::vector<std::size_t> needed;  // in order
     bool planned = false;             // its tables
     bool is_loaded = false;           // and not only looked at
+    bool is_python = false;           // or the library that such a program is
     bool has_much_data = false;
     ByteRange relocations_left = {};
     std::size_t tables_left = 0, code_left = 0;
@@ -306,7 +318,9 @@ class LoaderAhead::Work {
   void need(Library& library, std::string_view name, std::string_view search_path) {
     const auto found = ahead_.tables_->libraries.find(name, library.found, search_path, look_ups_);
     const auto other = found ? add(*found) : std::nullopt;
-    if (other) library.needed.push_back(*other);
+    if (!other) return;
+    library.needed.push_back(*other);
+    if (library.is_python && name.starts_with("libpython3.")) found_[*other].is_python = true;
   }
 
   // As ld.so maps them, each before what it needs; relocated in the reverse of that.
@@ -340,6 +354,27 @@ class LoaderAhead::Work {
       await_relocating(library, number);
     }
     log::debug("a loader is about to read {} files: {} parts are fetched ahead", order.size(), ranges);
+    for (const auto number : order)
+      if (found_[number].is_python) add_code(number);
+    for (const auto head : std::exchange(pythons_, {})) begin_python(head);
+  }
+
+  // Its start goes all over it.
+  void add_code(std::size_t number) {
+    if (!found_[number].layout) return;
+    auto bytes = kMaxPythonBytes;
+    for (const auto& load : found_[number].layout->loads())
+      for (auto left = load.in_file; left.length > 0 && bytes > 0;) {
+        const ByteRange part{left.offset, std::min({left.length, kFetchedAtOnce, bytes})};
+        bulk_.push_back({Kind::kData, number, part});
+        left = {part.end(), left.length - part.length};
+        bytes -= part.length;
+      }
+  }
+
+  void begin_python(std::size_t head) {
+    const auto& python = ahead_.tables_->libraries.heads()[head];
+    for (const auto& file : read_by_python(ahead_.tree_, python.file.folder, python.python_minor)) fetch_bytecode(file);
   }
 
   // What a loaded one needs is loaded; programs are.
@@ -499,6 +534,7 @@ class LoaderAhead::Work {
   std::unordered_set<index::Nid> known_modules_;
   ImportTable::Search search_;
   std::vector<std::optional<std::size_t>> roots_;          // whose libraries are not all known
+  std::vector<std::size_t> pythons_;                       // heads of which only that was begun
   std::vector<std::size_t> foreseen_;                      // heads of modules that will be imported
   std::unordered_map<std::string, std::size_t> begun_in_;  // by folder, how many heads somebody has read
   std::size_t unfinished_ = 0;
@@ -573,14 +609,18 @@ void LoaderAhead::note_relocating(std::uint32_t device, ByteRange device_range) 
 
 void LoaderAhead::run(const std::stop_token& stop) {
   ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
+  LibraryTable libraries(tree_);
   ModuleTable modules;
   ImportTable imports;
-  LibraryTable libraries(tree_, [&](index::Nid nid, FileType type, const auto& folder, std::string_view name) {
+  for_each_name(tree_, [&](index::Nid nid, FileType type, const std::string& folder, std::string_view name) {
     if (stop.stop_requested()) throw Cancelled("looking for libraries: stopped");
+    const NamedFile file(tree_, nid, folder, name);
+    libraries.add(file, type);
     if (type != FileType::kRegular) return;
-    modules.add(tree_, nid, folder.native(), name);
-    imports.add(tree_, nid, folder.native(), name);
+    modules.add(file);
+    imports.add(file);
   });
+  libraries.finish();
   modules.finish();
   imports.finish();
   tables_ = std::make_unique<const Known>(Known{std::move(libraries), std::move(modules), std::move(imports)});

@@ -18,6 +18,9 @@
 //       -> all of it -> the modules that it imports (import_table.h) -> theirs -> ...
 //       -> of extension modules what their loads read, as above
 //
+// A Python begins with more than that, whatever it runs: a read of the head of its program brings all code of it and of
+// its library, and the files that it reads as it starts (python_start.h).
+//
 // What is imported by other means no file tells:
 //
 //     a read of a second place of a package's modules (module_table.h) -> the rest of them

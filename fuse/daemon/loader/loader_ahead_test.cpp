@@ -480,6 +480,44 @@ TEST_F(LoaderAheadTest, AModuleBringsWhatItImportsAndWhatThatImports) {
   expect_untouched({module("unread"), module("learnt")});
 }
 
+TEST_F(LoaderAheadTest, APythonThatBeginsBringsItsCodeAndWhatItReads) {
+  const std::string python = "opt/env/bin/python3.11", library = "opt/env/lib/python3.11/";
+  const auto code = [](std::uint64_t bytes, const std::vector<std::string>& needed) {
+    ElfFile file{.size = bytes, .dynamic_at = 48 << 10, .strings_at = 32 << 10};
+    file.names.clear();
+    for (const auto& name : needed) file.names.emplace_back(DT_NEEDED, name);
+    return file.make();
+  };
+  add(python, code(3 << 20, {"libpython3.11.so.1.0", "libother.so.1"}));
+  add("usr/lib/libpython3.11.so.1.0", code(2 << 20, {}));
+  add("usr/lib/libother.so.1", code(2 << 20, {}));
+  add("opt/env/bin/python3.11-config", code(2 << 20, {}));
+  const std::vector<std::string> read{library + "encodings/__pycache__/__init__.cpython-311.pyc",
+                                      library + "site-packages/a.pth", "usr/lib/locale/C.utf8/LC_CTYPE"};
+  add_modules(read);
+  const std::vector<std::string> others{library + "encodings/__pycache__/cp437.cpython-311.pyc",
+                                        library + "__pycache__/site.cpython-311.pyc", library + "site-packages/a.txt",
+                                        "opt/other/lib/python3.11/encodings/__pycache__/__init__.cpython-311.pyc"};
+  add_modules(others);
+  add_library("settle/bin/last", {});
+  add_library("settle/bin/very-last", {});
+  begin();
+  read_head("opt/env/bin/python3.11-config");
+  settle();
+  expect_untouched({python, read[0], read[1], read[2]});
+  read_head(python);
+  EXPECT_TRUE(all_are_wanted(read));
+  EXPECT_TRUE(comes([&] {
+    for (const std::uint64_t at : {0, 1 << 20})
+      if (!is_wanted(python, {at, 1 << 20}) || !is_wanted("usr/lib/libpython3.11.so.1.0", {at, 1 << 20})) return false;
+    return is_wanted(python, {2 << 20, 1 << 20});
+  }));
+  read_head("settle/bin/very-last");
+  EXPECT_TRUE(all_are_read({"settle/bin/very-last"}));
+  expect_untouched(others);
+  EXPECT_FALSE(is_wanted("usr/lib/libother.so.1", {1 << 20, 1}));
+}
+
 TEST_F(LoaderAheadTest, ASecondPlaceOfAPackageBringsTheRestOfIt) {
   const std::string site = "opt/conda/lib/python3.11/site-packages/";
   const std::vector<std::string> sources{site + "pack/__init__.py", site + "pack/a.py", site + "pack/sub/b.py"};

@@ -40,25 +40,38 @@ std::string package_of(const std::string& folder) {
 
 }  // namespace
 
-void ModuleTable::add(const index::ErofsReader& tree, index::Nid file, const std::string& folder,
-                      std::string_view name) {
-  const bool is_bytecode = name.ends_with(".pyc");
-  const auto entry_points = name == "entry_points.txt" ? entry_points_group(folder) : std::string();
-  if ((!is_bytecode && !name.ends_with(".py") && entry_points.empty()) || modules_.size() >= kMaxModules) return;
-  const auto key = entry_points.empty() ? folder + (is_bytecode ? "/pyc" : "/py") : entry_points;
+std::uint32_t ModuleTable::number_of(const std::string& key, std::string package) {
   const auto [number, fresh] = folder_numbers_.try_emplace(key, std::uint32_t(folders_.size()));
-  if (fresh) {
-    auto package = entry_points.empty() ? package_of(folder) : entry_points;
-    if (!package.empty() && entry_points.empty()) package += is_bytecode ? " pyc" : " py";
-    folders_.push_back({.package = std::move(package)});
+  if (fresh) folders_.push_back({.package = std::move(package)});
+  return number->second;
+}
+
+void ModuleTable::add(const NamedFile& file) {
+  const bool is_bytecode = file.name.ends_with(".pyc");
+  const bool is_source = file.name.ends_with(".py");
+  const auto entry_points = file.name == "entry_points.txt" ? entry_points_group(file.folder) : std::string();
+  if ((!is_bytecode && !is_source && entry_points.empty()) || modules_.size() >= kMaxModules) return;
+  if (file.folder != folder_) {
+    folder_ = file.folder;
+    source_number_ = bytecode_number_ = std::nullopt;
   }
-  auto& known = folders_[number->second];
-  if (known.package.empty()) return;
-  for (const auto& run : tree.runs(file)) {
+  std::uint32_t number = 0;
+  if (!entry_points.empty()) {
+    number = number_of(entry_points, entry_points);
+  } else if (auto& known = is_bytecode ? bytecode_number_ : source_number_; known) {
+    number = *known;
+  } else {
+    auto package = package_of(folder_);
+    if (!package.empty()) package += is_bytecode ? " pyc" : " py";
+    number = *(known = number_of(folder_ + (is_bytecode ? "/pyc" : "/py"), std::move(package)));
+  }
+  auto& folder = folders_[number];
+  if (folder.package.empty()) return;
+  for (const auto& run : file.runs()) {
     if (run.device == 0 || run.length == 0) continue;
     modules_.push_back(
-        {.place = {.device = run.device, .offset = run.device_offset}, .length = run.length, .folder = number->second});
-    known.bytes += run.length;
+        {.place = {.device = run.device, .offset = run.device_offset}, .length = run.length, .folder = number});
+    folder.bytes += run.length;
   }
 }
 

@@ -13,7 +13,7 @@
 
 #include "core/base/byte_range.h"
 #include "core/index/format/erofs.h"
-#include "fuse/daemon/loader/device_place.h"
+#include "fuse/daemon/loader/named_file.h"
 
 namespace varve::fuse {
 
@@ -29,8 +29,8 @@ class ModuleTable {
   // Two reads nearer than this are of one place: a span of that length comes at once, whoever reads of it.
   static constexpr std::uint64_t kApart = 256 << 10;
 
-  // A name of the tree; for the thread that makes the table.
-  void add(const index::ErofsReader& tree, index::Nid file, const std::string& folder, std::string_view name);
+  // A regular file of the tree, those of one folder in a row; for the thread that makes the table.
+  void add(const NamedFile& file);
   // After the last add(), before all below.
   void finish();
 
@@ -53,12 +53,15 @@ class ModuleTable {
   struct Extent : DeviceExtent {
     std::uint32_t group = 0;
   };
+  std::uint32_t number_of(const std::string& key, std::string package);
   std::optional<std::uint32_t> group_at(std::uint32_t device, ByteRange device_range) const;
 
   std::vector<Module> modules_;  // these three until finish()
   std::vector<Folder> folders_;
   std::map<std::string, std::uint32_t> folder_numbers_;
-  std::vector<Extent> extents_;  // by place, not overlapping
+  std::string folder_;                                            // of the names that are added
+  std::optional<std::uint32_t> source_number_, bytecode_number_;  // of that
+  std::vector<Extent> extents_;                                   // by place, not overlapping
   // By group: the first place that was read, plus 1; 0: none; kTold: no more is noted.
   std::unique_ptr<std::atomic<std::uint64_t>[]> first_reads_;
 };

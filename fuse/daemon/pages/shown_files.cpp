@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/base/image_path.h"
+
 namespace varve::fuse {
 
 void for_each_name(const index::ErofsReader& tree, const OnName& on_name) {
-  std::vector<std::pair<index::Nid, std::filesystem::path>> folders{{tree.root(), {}}};
+  std::vector<std::pair<index::Nid, std::string>> folders{{tree.root(), {}}};
   std::unordered_set<index::Nid> seen{tree.root()};
   while (!folders.empty()) {
     const auto [folder, path] = std::move(folders.back());
     folders.pop_back();
     tree.read_directory(folder, 0, [&, &path = path](std::string_view name, index::Nid nid, FileType type, auto) {
       if (name == "." || name == "..") return true;
-      if (type == FileType::kDirectory && seen.insert(nid).second) folders.emplace_back(nid, path / name);
+      if (type == FileType::kDirectory && seen.insert(nid).second) folders.emplace_back(nid, join_path(path, name));
       on_name(nid, type, path, name);
       return true;
     });
@@ -21,9 +23,11 @@ void for_each_name(const index::ErofsReader& tree, const OnName& on_name) {
 }
 
 void for_each_file(const index::ErofsReader& tree, const OnFile& on_file) {
-  std::unordered_set<index::Nid> seen;
-  for_each_name(tree, [&](index::Nid nid, FileType type, const std::filesystem::path& folder, std::string_view name) {
-    if (type == FileType::kRegular && seen.insert(nid).second) on_file(nid, folder, name);
+  std::vector<bool> seen(tree.nid_end());
+  for_each_name(tree, [&](index::Nid nid, FileType type, const std::string& folder, std::string_view name) {
+    if (type != FileType::kRegular || (nid < seen.size() && seen[nid])) return;
+    if (nid < seen.size()) seen[nid] = true;
+    on_file(nid, folder, name);
   });
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // Which files of an image show which bytes of its layers.
-#include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,12 +11,12 @@
 
 namespace varve::fuse {
 
-// Every name in the tree, folders before what is in them; `folder` is below its root. What it throws ends the walk.
-using OnName =
-    std::function<void(index::Nid nid, FileType type, const std::filesystem::path& folder, std::string_view name)>;
+// Every name in the tree, folders before what is in them, those of one folder in a row; `folder` is below its root.
+// What it throws ends the walk.
+using OnName = std::function<void(index::Nid nid, FileType type, const std::string& folder, std::string_view name)>;
 void for_each_name(const index::ErofsReader& tree, const OnName& on_name);
 
-using OnFile = std::function<void(index::Nid file, const std::filesystem::path& folder, std::string_view name)>;
+using OnFile = std::function<void(index::Nid file, const std::string& folder, std::string_view name)>;
 // Regular files of the tree, hard links once.
 void for_each_file(const index::ErofsReader& tree, const OnFile& on_file);
 

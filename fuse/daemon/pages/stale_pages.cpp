@@ -44,15 +44,16 @@ struct Sight {
 // All files of the tree in which damaged bytes are seen.
 std::vector<Sight> find_sights(const ServedImage& image, const std::vector<Damaged>& damaged) {
   std::vector<Sight> sights;
-  for_each_file(*image.index().tree, [&](index::Nid file, const fs::path& folder, std::string_view name) {
+  for_each_file(*image.index().tree, [&](index::Nid file, const std::string& folder, std::string_view name) {
     for (const auto& piece : content_of(image, file)) {
       for (const auto& one : damaged) {
         if (one.stream.get() != piece.stream) continue;
         const auto seen = one.range.common_with({.offset = piece.stream_offset, .length = piece.length});
         if (seen.length == 0) continue;
         const ByteRange in_file{.offset = piece.into + (seen.offset - piece.stream_offset), .length = seen.length};
-        sights.push_back(
-            {.part = {.path = folder / name, .range = in_file}, .stream_offset = seen.offset, .damaged = &one});
+        sights.push_back({.part = {.path = join_path(folder, name), .range = in_file},
+                          .stream_offset = seen.offset,
+                          .damaged = &one});
       }
     }
   });

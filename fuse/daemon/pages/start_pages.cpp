@@ -124,7 +124,7 @@ PackedFiles::PackedFiles(const ServedImage& image) {
   for (const auto& group : image.index().packs.groups)
     for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
   for (auto& [layer, ranges] : packed) ranges = joined_ranges(std::move(ranges));
-  for_each_file(*image.index().tree, [&](index::Nid file, const std::filesystem::path& folder, std::string_view name) {
+  for_each_file(*image.index().tree, [&](index::Nid file, const std::string& folder, std::string_view name) {
     bool is_named = false;
     for (const auto& piece : content_of(image, file)) {
       const auto ranges = packed.find(piece.stream);
@@ -132,7 +132,7 @@ PackedFiles::PackedFiles(const ServedImage& image) {
       const ByteRange stream_range{.offset = piece.stream_offset, .length = piece.length};
       const auto found = std::ranges::upper_bound(ranges->second, stream_range.offset, {}, &ByteRange::end);
       if (found == ranges->second.end() || !found->overlaps(stream_range)) continue;
-      if (!std::exchange(is_named, true)) paths_.push_back((folder / name).string());
+      if (!std::exchange(is_named, true)) paths_.push_back(join_path(folder, name));
       shown_[piece.stream].push_back({.stream_range = stream_range,
                                       .part = {.file = std::uint32_t(paths_.size() - 1),
                                                .range = {.offset = piece.into, .length = piece.length}}});
