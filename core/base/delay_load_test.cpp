@@ -48,7 +48,12 @@ std::string said_by_child(Operation&& operation) {
   if (::pipe(ends) != 0) return "no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
-    const std::string text = operation();
+    std::string text;
+    try {
+      text = operation();
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
     ::_exit(::write(ends[1], text.data(), text.size()) == ssize_t(text.size()) ? 0 : 1);
   }
   ::close(ends[1]);

@@ -262,6 +262,11 @@ void Daemon::start_prefetch(ImageMount& mount) {
                                   plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options));
 }
 
+// What takes as long as the mount, while we mount: start_ahead() will begin with it.
+void Daemon::get_bearings(const ServedImage& image, const MountOptions& options) {
+  if (options.prefetch && !options.record) image.run_ahead_of_loaders();
+}
+
 void Daemon::start_ahead(ImageMount& mount, const MountOptions& options) {
   if (options.record) return;
   if (options.prefetch) start_prefetch(mount);
@@ -289,7 +294,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   refuse_if_mounted(dir);
   const MountPoint place(dir);
   const auto [image, loaded_bytes] = open(spec);
-  if (options.prefetch && !options.record) image->run_ahead_of_loaders();  // gets its bearings while we mount
+  get_bearings(*image, options);
   if (image->index().blobs.seeds) contents_.learn_later(image, ContentSources::By::kSeeds);  // for what is read first
   Change change(*this);
   change.wait_until_unmounted(*image);
@@ -330,6 +335,7 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
                               std::vector<LeaseTable::Lease>& leases) {
   const Stopwatch watch;
   const auto [image, loaded_bytes] = open(spec);
+  get_bearings(*image, options);
   if (image->index().blobs.seeds && !options.record) contents_.learn_later(image, ContentSources::By::kSeeds);
   Change change(*this);
   change.wait_until_unmounted(*image);

@@ -151,6 +151,7 @@ class Daemon {
                         const std::shared_ptr<ReadRecorder>& recorder = nullptr);
   std::shared_ptr<BlobMount> shared_blobs();
   void start_prefetch(ImageMount& mount);
+  static void get_bearings(const ServedImage& image, const MountOptions& options);
   void start_ahead(ImageMount& mount, const MountOptions& options);
   std::filesystem::path free_folder(const ServedImage& image, std::string_view suffix);
   enum class Afterwards : std::uint8_t { kUnmount, kKeep, kUnmountSoon };  // of the last two it is kept if it may be

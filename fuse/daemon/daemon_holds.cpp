@@ -143,7 +143,7 @@ HeldTree Daemon::hold(const std::string& name, const ImageSpec& spec, std::uint3
     if (mount != nullptr && is_tree(mount->mounted->image(), *digest, layers)) return held_tree(name, *mount);
   }
   const auto tree = tree_of(open_as_kept_or_now(spec).image, layers);
-  tree->run_ahead_of_loaders();
+  get_bearings(*tree, {});
   Change change(*this);
   change.wait_until_unmounted(*tree);
   refuse_if_stopping();

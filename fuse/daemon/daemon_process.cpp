@@ -51,7 +51,6 @@ class Process {
     if (::chmod(paths.run_dir.c_str(), 0700) != 0) fail_errno("close {} to other users", paths.run_dir.string());
     root_lock_ = take_lock(paths.root / "daemon.lock");
     run_lock_ = take_lock(paths.run_dir / "daemon.lock");
-    prepared_ = std::jthread(oci::prepare_for_registries);
     end_event_.reset(::eventfd(0, EFD_CLOEXEC));
     if (!end_event_) fail_errno("make an event descriptor");
     signals_ = take_signals({SIGTERM, SIGINT, SIGHUP});
@@ -59,6 +58,8 @@ class Process {
                                                         .keeper = options.keeper_words,
                                                         .daemon = options.words,
                                                         .log_file = paths.log_file()});
+    // Not before: signals are for their descriptor, and nobody changes the environment from here on.
+    prepared_ = std::jthread(oci::prepare_for_registries);
     if (options.metrics) {
       options.daemon.metrics = std::make_shared<DaemonMetrics>(options.daemon.version);
       options.daemon.streams.metrics = options.daemon.metrics->streams();

@@ -1,7 +1,10 @@
 #include "core/oci/internal/http_client.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
 
 #include <curl/curl.h>
@@ -211,6 +214,17 @@ std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& u
 
 namespace {
 
+// TLS within TLS: libcurl does not say that it was a certificate that it refused.
+bool may_have_tls_proxy() {
+  constexpr std::array kSettings = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+  return std::ranges::any_of(kSettings, [](const char* name) {
+    const char* const proxy = std::getenv(name);
+    return proxy != nullptr && ::strncasecmp(proxy, "https:", 6) == 0;
+  });
+}
+
+std::string host_and_port(const Url& url) { return url.host + ":" + url.port; }
+
 void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url& url, X509_STORE* system) {
   if (system != nullptr) {
     verify_by(easy, system);
@@ -221,7 +235,7 @@ void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url
                    .flags = CURL_BLOB_NOCOPY};
     ::curl_easy_setopt(easy, CURLOPT_CAINFO_BLOB, &blob);
   }
-  const auto host = url.host + ":" + url.port;
+  const auto host = host_and_port(url);
   if (options.unverified_host == host) {
     ::curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
     ::curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -234,13 +248,14 @@ void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url
 
 bool is_of_unknown_authority(CURL* easy, CURLcode result) {
   if (result != CURLE_PEER_FAILED_VERIFICATION) return false;
-  long verdict = 0;
+  long verdict = 0, of_proxy = 0;
   ::curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
+  ::curl_easy_getinfo(easy, CURLINFO_PROXY_SSL_VERIFYRESULT, &of_proxy);
   constexpr std::array<long, 5> kUnknown = {
       X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
       X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
       X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE};
-  return std::ranges::find(kUnknown, verdict) != kUnknown.end();
+  return std::ranges::any_of(kUnknown, [&](long unknown) { return unknown == verdict || unknown == of_proxy; });
 }
 
 // What to do about a connection that TLS refused; "" = nothing is known.
@@ -372,7 +387,12 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   Exchange exchange(request, options_.first_answer.host.get());
   const auto headers = make_header_list(request.headers);
   SystemAuthorities::Known system;
-  if (request.url.scheme == "https" && options_.authorities.empty()) system = SystemAuthorities::of_machine().known();
+  if (request.url.scheme == "https" && options_.authorities.empty() &&
+      options_.unverified_host != host_and_port(request.url)) {
+    auto& of_machine = SystemAuthorities::of_machine();
+    if (may_have_tls_proxy()) of_machine.read_file();
+    system = of_machine.known();
+  }
   set_up(connection->easy.get(), options_, request, headers.get(), system.store.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
   const auto result = drive(connection->multi.get(), exchange, options_);
@@ -388,7 +408,8 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
       idle.push_back(std::move(connection));
       if (idle.size() > kMaxIdleConnections) idle.erase(idle.begin());
     });
-  if (unknown_authority && system.store && !system.whole) {
+  // Whatever is wrong: the file may have what takes the place of a certificate that the folder has (and has expired).
+  if (result == CURLE_PEER_FAILED_VERIFICATION && system.store && !system.whole) {
     SystemAuthorities::of_machine().read_file();
     return this->exchange(request);
   }

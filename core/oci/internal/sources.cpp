@@ -238,7 +238,7 @@ std::vector<FileStamp> stamps_of(const std::vector<fs::path>& paths) {
     const bool there = ::stat(path.c_str(), &status) == 0;
     if (!there) status = {};
     stamps.emplace_back(there, status.st_ino, std::uint64_t(status.st_size),
-                        std::int64_t(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec);
+                        std::int64_t(status.st_ctim.tv_sec) * 1'000'000'000 + status.st_ctim.tv_nsec);
   }
   return stamps;
 }

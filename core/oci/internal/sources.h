@@ -22,7 +22,7 @@ struct RepositorySources {
 RepositorySources find_sources(const Reference& reference, const RegistryOptions& options);
 
 // Differs once one of the paths is another file, or has changed.
-using FileStamp = std::tuple<bool, std::uint64_t, std::uint64_t, std::int64_t>;  // there, inode, size, modified
+using FileStamp = std::tuple<bool, std::uint64_t, std::uint64_t, std::int64_t>;  // there, inode, size, changed
 std::vector<FileStamp> stamps_of(const std::vector<std::filesystem::path>& paths);
 
 }  // namespace varve::oci::internal

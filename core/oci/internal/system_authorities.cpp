@@ -1,9 +1,7 @@
 #include "core/oci/internal/system_authorities.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <new>
 
@@ -61,54 +59,46 @@ SystemAuthorities& SystemAuthorities::of_machine() {
   return authorities;
 }
 
-bool SystemAuthorities::Stamp::operator==(const Stamp& other) const {
-  return inode == other.inode && size == other.size && changed.tv_sec == other.changed.tv_sec &&
-         changed.tv_nsec == other.changed.tv_nsec;
-}
-
-SystemAuthorities::Stamp SystemAuthorities::stamp_of(const std::string& path) {
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0) return {};
-  return {.inode = status.st_ino, .size = status.st_size, .changed = status.st_mtim};
-}
-
-void SystemAuthorities::add_file(Known& known) const {
-  const bool read = ::X509_STORE_load_file(known.store.get(), file_.c_str()) == 1;
-  ::ERR_clear_error();  // what is left there the next connection of this thread would take for its own
-  if (!read && ::access(file_.c_str(), F_OK) == 0)
-    fail<Error>("{}: the certificates of this machine's authorities cannot be read from it", file_);
-  known.whole = true;
+SystemAuthorities::Known SystemAuthorities::make(bool with_file) const {
+  Known made{.store = make_store()};
+  const bool linked = has_links(folder_);
+  if (linked) ::X509_STORE_load_path(made.store.get(), folder_.c_str());
+  if (!linked || with_file) {
+    const bool read = ::X509_STORE_load_file(made.store.get(), file_.c_str()) == 1;
+    ::ERR_clear_error();  // what is left there the next connection of this thread would take for its own
+    if (!read && ::access(file_.c_str(), F_OK) == 0)
+      fail<Error>("{}: the certificates of this machine's authorities cannot be read from it", file_);
+    made.whole = true;
+  }
+  return made;
 }
 
 void SystemAuthorities::renew_if_changed() {
-  const auto file = stamp_of(file_);
-  const auto folder = stamp_of(folder_);
-  if (held_.known.store && file == held_.file && folder == held_.folder) return;
-  Held held{.known = {.store = make_store()}, .file = file, .folder = folder};
-  if (has_links(folder_))
-    ::X509_STORE_load_path(held.known.store.get(), folder_.c_str());
-  else
-    add_file(held.known);
-  held_ = std::move(held);
+  auto stamps = stamps_of({file_, folder_});
+  if (held_.store && stamps == stamps_) return;
+  held_ = make(false);
+  stamps_ = std::move(stamps);
 }
 
 SystemAuthorities::Known SystemAuthorities::known() {
   const std::lock_guard guard(mutex_);
   renew_if_changed();
-  return held_.known;
+  return held_;
 }
 
 void SystemAuthorities::read_file() {
   const std::lock_guard guard(mutex_);
   renew_if_changed();
-  if (!held_.known.whole) add_file(held_.known);
+  if (!held_.whole) held_ = make(true);
 }
 
 void verify_by(void* easy, X509_STORE* store) {
-  ::curl_easy_setopt(easy, CURLOPT_CAINFO, nullptr);
-  ::curl_easy_setopt(easy, CURLOPT_CAPATH, nullptr);
-  ::curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, &give_store);
+  if (::curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, &give_store) != CURLE_OK) return;
   ::curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, store);
+  for (const auto place : {CURLOPT_CAINFO, CURLOPT_CAPATH, CURLOPT_PROXY_CAINFO, CURLOPT_PROXY_CAPATH})
+    ::curl_easy_setopt(easy, place, nullptr);
+  // Else it keeps the first store that it sees, for the later connections of the same handle, whatever they are given.
+  ::curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 }
 
 }  // namespace varve::oci::internal

@@ -1,14 +1,14 @@
 #pragma once
 // The authorities that this machine trusts, in one store for all connections. libcurl by itself reads the file with all
 // their certificates for each connection: 28 ms of a core for 144 of them, where all else of a handshake takes 3.
-#include <sys/types.h>
-
-#include <ctime>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <openssl/types.h>
+
+#include "core/oci/internal/sources.h"
 
 namespace varve::oci::internal {
 
@@ -32,27 +32,18 @@ class SystemAuthorities {
   void read_file();
 
  private:
-  // What changes when certificates come or go.
-  struct Stamp {
-    ino_t inode = 0;
-    off_t size = 0;
-    timespec changed = {};
-    bool operator==(const Stamp& other) const;
-  };
-  struct Held {
-    Known known;
-    Stamp file, folder;
-  };
-  static Stamp stamp_of(const std::string& path);
   void renew_if_changed();
-  void add_file(Known& known) const;
+  // A new store: who verifies by one that there is, alone reads it.
+  Known make(bool with_file) const;
 
   const std::string file_, folder_;
   std::mutex mutex_;  // over reading, too: who waits wants what is read
-  Held held_;
+  Known held_;
+  std::vector<FileStamp> stamps_;  // of file and folder, as `held_` has them
 };
 
-// The option of a connection (CURL*) that verifies by `store`, until it is reset; the store must live as long.
+// A connection (CURL*), and one to a proxy before it, verifies by `store` alone, until it is reset; the store must live
+// as long. Does nothing for a libcurl with other TLS than OpenSSL's.
 void verify_by(void* easy, X509_STORE* store);
 
 }  // namespace varve::oci::internal

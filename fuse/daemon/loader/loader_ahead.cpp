@@ -35,6 +35,7 @@ constexpr std::uint64_t kReadAtOnce = index::LibraryStart::kEntryBytes << 14;
 constexpr std::size_t kMaxEarlyReads = 4096;
 // Stream side. A folder with more of extension modules has some that nobody loads together.
 constexpr std::uint64_t kMaxFolderBytes = 64 << 20;
+constexpr std::size_t kMaxPythons = 16;                    // over the life of one
 constexpr std::uint64_t kMaxPythonBytes = 64 << 20;        // of its program or its library
 constexpr std::uint64_t kMaxBytecodeBytes = 8 << 20;       // of a larger module nothing is known
 constexpr std::uint64_t kBytecodeUnderWay = 4 << 20;       // stream side, as kBulkUnderWay
@@ -161,8 +162,9 @@ class LoaderAhead::Work {
     const auto root = add(file);
     roots_.push_back(root);
     if (root && is_module) found_[*root].is_loaded = true;
-    if (root && python_minor != 0) {
+    if (root && python_minor != 0 && python_count_ < kMaxPythons && !found_[*root].is_python) {
       found_[*root].is_python = true;
+      ++python_count_;
       pythons_.push_back(head);
     }
     return file.folder;
@@ -533,8 +535,9 @@ class LoaderAhead::Work {
   std::uint64_t bytecode_under_way_ = 0, import_budget_ = kMaxImportedBytes;
   std::unordered_set<index::Nid> known_modules_;
   ImportTable::Search search_;
-  std::vector<std::optional<std::size_t>> roots_;          // whose libraries are not all known
-  std::vector<std::size_t> pythons_;                       // heads of which only that was begun
+  std::vector<std::optional<std::size_t>> roots_;  // whose libraries are not all known
+  std::vector<std::size_t> pythons_;               // heads of which only that was begun
+  std::size_t python_count_ = 0;
   std::vector<std::size_t> foreseen_;                      // heads of modules that will be imported
   std::unordered_map<std::string, std::size_t> begun_in_;  // by folder, how many heads somebody has read
   std::size_t unfinished_ = 0;

@@ -1,6 +1,5 @@
 #include "fuse/daemon/loader/python_start.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -29,24 +28,22 @@ class PythonStart {
       : tree_(tree), prefix_(parent_of(folder)), minor_(minor) {}
 
   std::vector<ImportTable::Imported> find() && {
-    const auto library = in_prefix(fmt::format("lib/python3.{}", minor_));
+    const auto library = join_path(prefix_, fmt::format("lib/python3.{}", minor_));
     for (const auto path : kLocale) add(std::string(path));
     for (const auto module : kModules) add_module(library, module);
     if (minor_ < ImportTable::kFirstWithFrozen)
       for (const auto module : kModulesBefore) add_module(library, module);
-    add(in_prefix("pyvenv.cfg"));
+    add(join_path(prefix_, "pyvenv.cfg"));
     // Debian's Python has those of packages, of pip, and of all versions.
-    add_settings(library + "/site-packages");
-    add_settings(library + "/dist-packages");
-    add_settings(in_prefix(fmt::format("local/lib/python3.{}/dist-packages", minor_)));
-    add_settings(in_prefix("lib/python3/dist-packages"));
+    add_settings(join_path(library, "site-packages"));
+    add_settings(join_path(library, "dist-packages"));
+    add_settings(join_path(prefix_, fmt::format("local/lib/python3.{}/dist-packages", minor_)));
+    add_settings(join_path(prefix_, "lib/python3/dist-packages"));
     add_module(library, "__pycache__/sitecustomize");
     return std::move(found_);
   }
 
  private:
-  std::string in_prefix(const std::string& path) const { return prefix_.empty() ? path : prefix_ + "/" + path; }
-
   void add(const std::string& path) {
     const auto file = tree_.resolve(path, true);
     if (file && tree_.inode(*file).type == FileType::kRegular)
@@ -61,14 +58,11 @@ class PythonStart {
   void add_settings(const std::string& folder) {
     const auto there = tree_.resolve(folder, true);
     if (!there || tree_.inode(*there).type != FileType::kDirectory) return;
-    std::vector<std::string> names;
-    tree_.read_directory(*there, 0, [&](std::string_view name, index::Nid, FileType, std::uint64_t) {
-      if (name.ends_with(".pth") && !name.starts_with('.')) names.emplace_back(name);
-      return ++looked_ < kMaxLooked && names.size() + settings_ < kMaxSettings;
+    tree_.read_directory(*there, 0, [&](std::string_view name, index::Nid file, FileType type, std::uint64_t) {
+      if (type == FileType::kRegular && name.ends_with(".pth") && !name.starts_with('.') && ++settings_ <= kMaxSettings)
+        found_.push_back({.file = file, .folder = folder, .name = std::string(name)});
+      return ++looked_ < kMaxLooked;
     });
-    settings_ += names.size();
-    std::ranges::sort(names);
-    for (const auto& name : names) add(folder + "/" + name);
   }
 
   const index::ErofsReader& tree_;

@@ -38,8 +38,8 @@ class PythonStartTest : public ::testing::Test {
 TEST_F(PythonStartTest, VersionsAreInTheProgramsName) {
   EXPECT_EQ(python_minor_of("python3.11"), 11u);
   EXPECT_EQ(python_minor_of("python3.9"), 9u);
-  for (const auto* name : {"python3", "python3.", "python3.11-config", "python3.11d", "python2.7", "python3.99999999999",
-                           "python3.-1", "xpython3.11", ""})
+  for (const auto* name : {"python3", "python3.", "python3.11-config", "python3.11d", "python2.7",
+                           "python3.99999999999", "python3.-1", "xpython3.11", ""})
     EXPECT_EQ(python_minor_of(name), 0u) << name;
 }
 
@@ -72,15 +72,16 @@ TEST_F(PythonStartTest, OlderOnesHaveLessInTheProgram) {
   add(library + "__pycache__/io.cpython-39.pyc");
   add(library + "__pycache__/site.cpython-39.pyc");
   add("opt/conda/pyvenv.cfg");
-  EXPECT_THAT(read("opt/conda/bin", 9),
-              ElementsAre(library + "encodings/__pycache__/__init__.cpython-39.pyc",
-                          library + "__pycache__/io.cpython-39.pyc", library + "__pycache__/site.cpython-39.pyc",
-                          "opt/conda/pyvenv.cfg"));
+  EXPECT_THAT(
+      read("opt/conda/bin", 9),
+      ElementsAre(library + "encodings/__pycache__/__init__.cpython-39.pyc", library + "__pycache__/io.cpython-39.pyc",
+                  library + "__pycache__/site.cpython-39.pyc", "opt/conda/pyvenv.cfg"));
 }
 
 TEST_F(PythonStartTest, WhatIsNoFileIsLeftOut) {
   add("lib/python3.12/encodings/__pycache__/__init__.cpython-312.pyc/x");
-  test::put(tree_, "lib/python3.12/encodings/__pycache__/aliases.cpython-312.pyc", test::make_symlink("aliases.cpython-312.pyc"));
+  test::put(tree_, "lib/python3.12/encodings/__pycache__/aliases.cpython-312.pyc",
+            test::make_symlink("aliases.cpython-312.pyc"));
   add("lib/python3.12/site-packages");
   add("lib/python3/dist-packages/a.pth/x");
   EXPECT_THAT(read("bin", 12), IsEmpty());
