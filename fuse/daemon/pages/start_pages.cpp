@@ -117,6 +117,15 @@ class StartPages::Reader {
   Message message_;
 };
 
+namespace {
+
+bool overlap(const std::vector<ByteRange>& ascending, ByteRange range) {
+  const auto found = std::ranges::upper_bound(ascending, range.offset, {}, &ByteRange::end);
+  return found != ascending.end() && found->overlaps(range);
+}
+
+}  // namespace
+
 PackedFiles::PackedFiles(const ServedImage& image) {
   const auto& layers = image.packs()->layers();
   // What packs have of each layer, to leave other files out.
@@ -124,14 +133,27 @@ PackedFiles::PackedFiles(const ServedImage& image) {
   for (const auto& group : image.index().packs.groups)
     for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
   for (auto& [layer, ranges] : packed) ranges = joined_ranges(std::move(ranges));
-  for_each_file(*image.index().tree, [&](index::Nid file, const std::string& folder, std::string_view name) {
+  // Most files are in none, and their pieces need not be found: a layer's device is its stream.
+  std::vector<const std::vector<ByteRange>*> of_device;
+  for (const auto& layer : image.layers()) {
+    const auto ranges = packed.find(layer.get());
+    of_device.push_back(ranges == packed.end() ? nullptr : &ranges->second);
+  }
+  const auto may_be_packed = [&](const index::DeviceRun& run) {
+    if (run.device == 0 || run.device > of_device.size()) return run.device != 0;
+    const auto* ranges = of_device[run.device - 1];
+    return ranges != nullptr && overlap(*ranges, {.offset = run.device_offset, .length = run.length});
+  };
+  const auto& tree = *image.index().tree;
+  for_each_file(tree, [&](index::Nid file, const std::string& folder, std::string_view name) {
+    const auto runs = tree.runs(file);
+    if (std::ranges::none_of(runs, may_be_packed)) return;
     bool is_named = false;
-    for (const auto& piece : content_of(image, file)) {
+    for (const auto& piece : pieces_of(runs, image.devices(), {.offset = 0, .length = tree.inode(file).size})) {
       const auto ranges = packed.find(piece.stream);
       if (ranges == packed.end()) continue;
       const ByteRange stream_range{.offset = piece.stream_offset, .length = piece.length};
-      const auto found = std::ranges::upper_bound(ranges->second, stream_range.offset, {}, &ByteRange::end);
-      if (found == ranges->second.end() || !found->overlaps(stream_range)) continue;
+      if (!overlap(ranges->second, stream_range)) continue;
       if (!std::exchange(is_named, true)) paths_.push_back(join_path(folder, name));
       shown_[piece.stream].push_back({.stream_range = stream_range,
                                       .part = {.file = std::uint32_t(paths_.size() - 1),
