@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which authorities TLS trusts, in a mount namespace where /etc/ssl/certs and /etc/hosts are ours: certificates that only the folder's links have, only the file, neither;
 files that are broken or missing; and a daemon that runs on while authorities come and go."""
-import contextlib, os, select, shutil, socket, socketserver, ssl, subprocess, sys, tempfile, threading
+import contextlib, os, select, shutil, socket, socketserver, ssl, subprocess, sys, tempfile, threading, time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "oracle"), str(Path(__file__).resolve().parents[2] / "bench")]
@@ -195,11 +195,15 @@ def check_running_mount(work, server, machine, authority, other, new):
     with Machine(work, "runner") as runner:
         machine.set(linked=[authority])
         with runner.mounted(f"docker://{server}/large:t", "fuse") as tree:
+            def content_of(name):
+                with contextlib.suppress(OSError):
+                    return Path(tree, name).read_bytes()
+                return b""
+
             def reads(name, well):
-                try:
-                    content = Path(tree, name).read_bytes()
-                except OSError:
-                    content = b""
+                content, until = content_of(name), time.monotonic() + 60
+                while well and content != LARGE[name] and time.monotonic() < until:  # it may have joined a read of before
+                    content = content_of(name)
                 assert (content == LARGE[name]) == well, f"{name}: {len(content)} bytes"
             reads("a", True)
             machine.set(linked=[other])
