@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 #include "fuse/control/control_client.h"
+#include "fuse/session/early_trial.h"
 #include "fuse/session/runtime.h"
 
 namespace varve::cli {
@@ -173,9 +174,11 @@ int run_image(Context& context, const RunOptions& options, const OnReady& on_rea
   const log::Field about_image("IMAGE", image.reference);
   if (options.index_here) index_here(context, options.image);
   const auto mode = fuse::parse_mount_mode(options.session.mode);
+  fuse::EarlyTrial trial(context.global.root, options.session.runtime);
   auto client = connect_or_start_daemon(context);
   const auto acquired = client.acquire(image, mode, {.prefetch = !options.no_prefetch, .fill = options.fill});
   context.cancel.throw_if_cancelled();
+  trial.wait(context.cancel);
   if (!acquired.why.empty()) log::info("{}", acquired.why);
   Traffic traffic;
   traffic.before = acquired.stats;

@@ -71,6 +71,10 @@ struct RuntimeWish {
 // told to `say`. Throws Unsupported if the one that was asked for is not here, or nothing is left, with the reason of
 // each.
 std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::function<void(const std::string&)>& say);
+// Whether that would have to try one first.
+bool needs_trial(const RuntimeWish& wish);
+// Where the answers for the sessions of a root are kept.
+std::filesystem::path trial_memory(const std::filesystem::path& root);
 // Lets the next session try it again: it failed.
 void forget_trials(const std::filesystem::path& memory) noexcept;
 // Throws Unsupported if this runtime cannot become the image's user with these ids.

@@ -84,6 +84,13 @@ class TrialMemory {
   json answers_;
 };
 
+constexpr auto kTried = {"runc", "crun"};  // in that order
+
+// With one id no runtime could become an image's user.
+bool goes_without(const RuntimeWish& wish) {
+  return wish.wanted == "auto" && !wish.ids.is_root && !wish.ids.needs_helpers;
+}
+
 std::unique_ptr<Runtime> choose_by_trials(const RuntimeWish& wish, const std::function<void(const std::string&)>& say) {
   TrialMemory memory(wish.memory);
   std::string reasons;
@@ -91,7 +98,7 @@ std::unique_ptr<Runtime> choose_by_trials(const RuntimeWish& wish, const std::fu
     say(fmt::format("not using {}: {}", name, why_not));
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why_not);
   };
-  for (const std::string name : {"runc", "crun"}) {
+  for (const std::string name : kTried) {
     const auto program = program_of_runtime(name);
     if (program.empty()) {
       leave_out(name, "it is not installed");
@@ -127,8 +134,7 @@ void check_runtime_name(const std::string& wanted) {
 
 std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::function<void(const std::string&)>& say) {
   check_runtime_name(wish.wanted);
-  const bool one_id_mapped = !wish.ids.is_root && !wish.ids.needs_helpers;
-  if (wish.wanted == "auto" && one_id_mapped) {
+  if (goes_without(wish)) {
     say("not using runc or crun: they cannot become an image's user with one id (no range in /etc/subuid)");
     return make_runtime("none", {}, wish.ids);
   }
@@ -139,6 +145,20 @@ std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::func
   if (wish.wanted == "nvidia" && !wish.ids.is_root) fail<Unsupported>("nvidia cannot run this session: it needs root");
   return make_runtime(wish.wanted, program, wish.ids);
 }
+
+bool needs_trial(const RuntimeWish& wish) {
+  if (wish.wanted != "auto" || goes_without(wish)) return false;
+  const TrialMemory memory(wish.memory);
+  for (const std::string name : kTried) {
+    const auto program = program_of_runtime(name);
+    if (program.empty()) continue;
+    const auto why_not = memory.find(name, circumstances(program, wish.ids));
+    if (!why_not || why_not->empty()) return !why_not;
+  }
+  return false;
+}
+
+std::filesystem::path trial_memory(const std::filesystem::path& root) { return root / "sessions" / ".runtimes"; }
 
 void forget_trials(const std::filesystem::path& memory) noexcept { ::unlink(memory.c_str()); }
 

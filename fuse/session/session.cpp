@@ -257,6 +257,7 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .runtime = request.runtime,
                     .terminal = request.terminal,
                     .in_foreground = request.terminal && TerminalKeeper::in_foreground(),
+                    .trials = trial_memory(request.root),
                     .ids = ids,
                     .own_ids = session.record.own_ids ? UserIds::of_own(*session.record.own_ids) : UserIds{},
                     .store = &store,

@@ -387,10 +387,6 @@ class AttemptLoop {
   const SupervisorEvents& events_;
 };
 
-std::filesystem::path trial_memory(const SupervisorJob& job) {
-  return job.session->folder.dir.parent_path() / ".runtimes";
-}
-
 // A session of an empty tree with a command that is not there, as like the others as can be. "" if the runtime got as
 // far as that command.
 std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox& inbox, int lifeline) {
@@ -424,10 +420,9 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
 
 std::unique_ptr<Runtime> choose_for(const SupervisorJob& job, SignalInbox& inbox, int lifeline,
                                     const SupervisorEvents& events) {
-  const RuntimeWish wish{
-      .wanted = job.runtime, .ids = job.ids, .memory = trial_memory(job), .trial = [&](Runtime& runtime) {
-        return try_runtime(runtime, job, inbox, lifeline);
-      }};
+  const RuntimeWish wish{.wanted = job.runtime, .ids = job.ids, .memory = job.trials, .trial = [&](Runtime& runtime) {
+                           return try_runtime(runtime, job, inbox, lifeline);
+                         }};
   return choose_runtime(wish, events.say);
 }
 
@@ -462,7 +457,7 @@ int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runt
   }
   // It may be the machine after all: the next session finds out. This one ends, as another runtime might let pass what
   // this one refuses.
-  if (job.runtime == "auto") forget_trials(trial_memory(job));
+  if (job.runtime == "auto") forget_trials(job.trials);
   events.failed(kOwnFailure, fmt::format("{} did not start the command: {}", runtime.name(), failure.reason));
   return kOwnFailure;
 }

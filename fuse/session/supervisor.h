@@ -24,9 +24,10 @@ struct SupervisorJob {
   CommandOptions options;
   std::string runtime = "auto";
   bool terminal = false;
-  bool in_foreground = false;  // of that terminal
-  UserIds ids;                 // of the user who started it
-  UserIds own_ids;             // of the user namespace that root gives the session; is_root: none
+  bool in_foreground = false;    // of that terminal
+  std::filesystem::path trials;  // see RuntimeWish in runtime.h
+  UserIds ids;                   // of the user who started it
+  UserIds own_ids;               // of the user namespace that root gives the session; is_root: none
   const SessionStore* store = nullptr;
   OpenSession* session = nullptr;
   std::vector<std::string> environment;  // of the user who started it

@@ -1,4 +1,5 @@
 // Runtimes that fail, played by shell scripts in a PATH of the test's own.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,6 +10,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/base/errors.h"
+#include "core/base/unique_fd.h"
+#include "fuse/session/early_trial.h"
 #include "fuse/session/session_store.h"
 #include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
@@ -78,6 +82,65 @@ TEST_F(RuntimeChoiceTest, ATrialIsMadeOnce) {
   fake("runc", "pass_trial; ready; exit 5 # another program");
   EXPECT_EQ(run("auto", "x").status, 5);
   EXPECT_EQ(trials_of("runc"), 2u);
+}
+
+// With the test's own runtimes first in the PATH.
+class EarlyTrialTest : public RuntimeChoiceTest {
+ protected:
+  void SetUp() override {
+    RuntimeChoiceTest::SetUp();
+    const auto* path = std::getenv("PATH");
+    path_ = path == nullptr ? "" : path;
+    ::setenv("PATH", ((dir_ / "bin").string() + ":" + path_).c_str(), 1);
+  }
+  void TearDown() override { ::setenv("PATH", path_.c_str(), 1); }
+  void try_early(const std::string& runtime = "auto") {
+    fuse::EarlyTrial trial(dir_ / "root", runtime);
+    trial.wait(cancel_);
+  }
+
+  CancelFlag cancel_;
+  std::string path_;
+};
+
+TEST_F(EarlyTrialTest, SessionsFindItsAnswer) {
+  fake("runc", "pass_trial; ready; exit 4");
+  try_early("crun");
+  EXPECT_EQ(trials_of("runc"), 0u);
+  try_early();
+  EXPECT_EQ(trials_of("runc"), 1u);
+  EXPECT_TRUE(fuse::SessionStore(dir_ / "root").list().empty());
+  EXPECT_EQ(run("auto", "x").status, 4);
+  try_early();
+  EXPECT_EQ(trials_of("runc"), 1u);
+}
+
+TEST_F(EarlyTrialTest, OneAfterTheOtherIsTried) {
+  fake("crun", "pass_trial; ready; exit 4");
+  try_early();
+  EXPECT_EQ(trials_of("crun"), 1u);
+  const auto outcome = run("auto", "x");
+  EXPECT_EQ(outcome.status, 4) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("[say] not using runc: no cgroups today"));
+  EXPECT_EQ(trials_of("crun"), 1u);
+}
+
+TEST_F(EarlyTrialTest, WhoCancelsWaitsForNone) {
+  const auto fifo = dir_ / "held";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  fake("runc", "echo on >> $0.trials; read -r line < " + fifo.string());
+  {
+    fuse::EarlyTrial trial(dir_ / "root", "auto");
+    while (trials_of("runc") == 0) ::usleep(1000);
+    cancel_.cancel();
+    EXPECT_THROW(trial.wait(cancel_), Cancelled);
+  }
+  // Nobody holds the fifo any more: what waits in it has ended.
+  while (UniqueFd(::open(fifo.c_str(), O_WRONLY | O_NONBLOCK))) ::usleep(1000);
+  EXPECT_EQ(errno, ENXIO);
+  fake("runc", "pass_trial; ready; exit 4");
+  EXPECT_EQ(run("auto", "x").status, 4);
+  EXPECT_EQ(fuse::SessionStore(dir_ / "root").list().size(), 1u);
 }
 
 TEST_F(RuntimeChoiceTest, WhatARuntimeRefusesOfAnImageNoOtherIsAskedFor) {
