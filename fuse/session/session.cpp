@@ -156,7 +156,10 @@ pid_t start_supervisor(SupervisorJob& job, Pipes& pipes, const Output* output) {
   const auto supervisor = start_in_namespaces(CLONE_NEWNS | CLONE_NEWPID, job.ids, [&] {
     pipes.lifeline_write.reset();
     pipes.report_read.reset();
-    if (!read_go(pipes.lifeline_read.get())) return kOwnFailure;  // who started it is gone, or says why
+    if (!read_go(pipes.lifeline_read.get())) {  // who started it is gone, or says why
+      forget_unstarted(job);
+      return kOwnFailure;
+    }
     if (output != nullptr) output->become_standard_streams();
     const int report = pipes.report_write.get();
     const SupervisorEvents events{

@@ -534,6 +534,15 @@ void clean_up(const SupervisorJob& job, int status) {
   job.store->write_record(folder, record);
 }
 
+void tidy_up(const SupervisorJob& job, int status) noexcept {
+  try {
+    clean_up(job, status);
+  } catch (const std::exception& error) {
+    const log::Field about_session("SESSION", job.session->record.name);
+    log::warn("clean up session {}: {}", job.session->record.name, error.what());
+  }
+}
+
 }  // namespace
 
 int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& events) {
@@ -550,13 +559,12 @@ int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& ev
   }
   end_all_processes();
   if (job.at_end) job.at_end();
-  try {
-    clean_up(job, status);
-  } catch (const std::exception& error) {
-    const log::Field about_session("SESSION", job.session->record.name);
-    log::warn("clean up session {}: {}", job.session->record.name, error.what());
-  }
+  tidy_up(job, status);
   return status;
+}
+
+void forget_unstarted(const SupervisorJob& job) noexcept {
+  if (job.session->is_new) tidy_up(job, kOwnFailure);
 }
 
 Executable find_executable(const Rootfs& rootfs, const std::string& name, const std::vector<std::string>& environment,

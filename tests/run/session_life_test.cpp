@@ -21,6 +21,7 @@
 #include "fuse/session/session_exec.h"
 #include "fuse/session/session_log.h"
 #include "fuse/session/signal_inbox.h"
+#include "fuse/session/supervisor.h"
 #include "fuse/session/user_namespace.h"
 #include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
@@ -373,6 +374,22 @@ TEST_P(SessionLifeTest, MountsNameAndRootAreAsWished) {
   EXPECT_THAT(outcome.out, HasSubstr("open\n"));
   EXPECT_THAT(outcome.out, HasSubstr("size=1024k"));
   EXPECT_THAT(outcome.out, HasSubstr("size=2048k"));
+}
+
+// Its starter was killed before it said that the session may begin.
+TEST(UnstartedSessionTest, NothingIsLeftOfANewOne) {
+  const TempDir dir;
+  fuse::SessionStore store(dir / "root");
+  auto session = store.create({.name = "lab", .image = "", .image_digest = "", .command = {"sh"}, .ids = {}});
+  fuse::SupervisorJob job;
+  job.store = &store;
+  job.session = &session;
+  session.is_new = false;  // kept, and to go on: it has files
+  fuse::forget_unstarted(job);
+  EXPECT_EQ(store.list().size(), 1u);
+  session.is_new = true;
+  fuse::forget_unstarted(job);
+  EXPECT_TRUE(store.list().empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, SessionLifeTest,
