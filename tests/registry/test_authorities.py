@@ -230,6 +230,7 @@ def main():
             program.skip("no namespaces here")
         os.environ[INSIDE] = "1"
         os.execvp("unshare", [*own, sys.executable, "-B", *sys.argv])
+    program.let_go_of_others_mounts()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         hosts = work / "hosts"
