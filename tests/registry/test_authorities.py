@@ -249,7 +249,7 @@ def main():
             check_places(work, f"docker://{server}/a:t", machine, authority, other)
             check_proxy(work, f"docker://{server}/a:t", machine, authority, make_authority(work, "proxys"))
             check_unverified(work, server, machine)
-            if os.path.exists("/dev/fuse"):
+            if os.access("/dev/fuse", os.R_OK | os.W_OK):
                 check_running_daemon(work, server, machine, authority, other)
                 check_running_mount(work, server, machine, authority, other, make_authority(work, "new"))
         finally:
