@@ -1,7 +1,7 @@
 #pragma once
-// Shared libraries that are loaded by the first call of one of their functions. libcurl, libssl, libpq,
-// libarchive, libmicrohttpd and libsystemd bring 38 libraries along: half of the time that the program takes to start,
-// and three quarters on a machine that has just been booted, while most commands need none of them.
+// Shared libraries that are loaded by the first call of one of their functions. libcurl, libssl, libpq, libarchive,
+// libmicrohttpd and libsystemd bring 38 libraries along: half of the time that the program takes to start, more than
+// that on a machine that has just been booted, while most commands need none of them.
 //
 // The caller sees nothing of it: for each function there is a stand-in of the same name (cmake/delay-load), which finds
 // the function and jumps there, from the second time on at once. A process that runs for days takes the library that is

@@ -206,20 +206,14 @@ def check_running_mount(work, server, machine, authority, other, new):
                     content = content_of(name)
                 assert (content == LARGE[name]) == well, f"{name}: {len(content)} bytes"
             reads("a", True)
-            machine.set(linked=[other])
-            server.begin(authority)
-            reads("b", False)
-            machine.set(linked=[authority])
-            reads("b", True)
-            # A new one, in the file alone.
-            machine.set(linked=[authority], listed=[new])
-            server.begin(new)
-            reads("c", True)
-            machine.set(listed=[authority])
-            server.begin(new)
-            reads("d", False)
-            machine.set(listed=[new])
-            reads("d", True)
+            for places, of_server, name, well in (({"linked": [other]}, authority, "b", False), ({"linked": [authority]}, None, "b", True),
+                                                  # A new one, in the file alone.
+                                                  ({"linked": [authority], "listed": [new]}, new, "c", True),
+                                                  ({"listed": [authority]}, new, "d", False), ({"listed": [new]}, None, "d", True)):
+                machine.set(**places)
+                if of_server:
+                    server.begin(of_server)
+                reads(name, well)
 
 
 def main():

@@ -388,11 +388,8 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto headers = make_header_list(request.headers);
   SystemAuthorities::Known system;
   if (request.url.scheme == "https" && options_.authorities.empty() &&
-      options_.unverified_host != host_and_port(request.url)) {
-    auto& of_machine = SystemAuthorities::of_machine();
-    if (may_have_tls_proxy()) of_machine.read_file();
-    system = of_machine.known();
-  }
+      options_.unverified_host != host_and_port(request.url))
+    system = SystemAuthorities::of_machine().known(may_have_tls_proxy());
   set_up(connection->easy.get(), options_, request, headers.get(), system.store.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
   const auto result = drive(connection->multi.get(), exchange, options_);
@@ -410,7 +407,7 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
     });
   // Whatever is wrong: the file may have what takes the place of a certificate that the folder has (and has expired).
   if (result == CURLE_PEER_FAILED_VERIFICATION && system.store && !system.whole) {
-    SystemAuthorities::of_machine().read_file();
+    SystemAuthorities::of_machine().known(true);
     return this->exchange(request);
   }
   if (exchange.thrown) std::rethrow_exception(exchange.thrown);

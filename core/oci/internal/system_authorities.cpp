@@ -73,23 +73,15 @@ SystemAuthorities::Known SystemAuthorities::make(bool with_file) const {
   return made;
 }
 
-void SystemAuthorities::renew_if_changed() {
+SystemAuthorities::Known SystemAuthorities::known(bool with_file) {
+  const std::lock_guard guard(mutex_);
   auto stamps = stamps_of({file_, folder_});
-  if (held_.store && stamps == stamps_) return;
-  held_ = make(false);
-  stamps_ = std::move(stamps);
-}
-
-SystemAuthorities::Known SystemAuthorities::known() {
-  const std::lock_guard guard(mutex_);
-  renew_if_changed();
+  const bool as_held = held_.store && stamps == stamps_;
+  if (!as_held || (with_file && !held_.whole)) {
+    held_ = make(with_file);
+    stamps_ = std::move(stamps);
+  }
   return held_;
-}
-
-void SystemAuthorities::read_file() {
-  const std::lock_guard guard(mutex_);
-  renew_if_changed();
-  if (!held_.whole) held_ = make(true);
 }
 
 void verify_by(void* easy, X509_STORE* store) {

@@ -26,13 +26,11 @@ class SystemAuthorities {
     bool whole = false;  // false: what is in the file alone is not in the store
   };
   // As file and folder are now. Where the folder has links, the one certificate that is needed is read from there, and
-  // the file only after read_file(): for who got a certificate of an authority that is not known. Both throw Error for
-  // a file in which there are none.
-  Known known();
-  void read_file();
+  // the file only `with_file`, from then on: for who got a certificate that is not trusted. Throws Error for a file in
+  // which there are none.
+  Known known(bool with_file = false);
 
  private:
-  void renew_if_changed();
   // A new store: who verifies by one that there is, alone reads it.
   Known make(bool with_file) const;
 

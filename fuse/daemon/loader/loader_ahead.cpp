@@ -342,12 +342,7 @@ class LoaderAhead::Work {
       const auto dynamic = std::exchange(library.dynamic, {});
       const auto tables = library.layout->read_at_load(dynamic);
       if (tables.empty()) continue;
-      for (auto range : tables)
-        for (; range.length > 0; ++library.tables_left) {
-          const auto length = std::min(range.length, kFetchedAtOnce);
-          bulk_.push_back({Kind::kTables, number, {range.offset, length}});
-          range = {range.offset + length, range.length - length};
-        }
+      for (const auto& range : tables) library.tables_left += want_in_parts(Kind::kTables, number, range);
       ranges += tables.size();
       library.start.emplace(*library.layout, dynamic);
       library.relocations_left = library.start->relocations();
@@ -365,13 +360,22 @@ class LoaderAhead::Work {
   void add_code(std::size_t number) {
     if (!found_[number].layout) return;
     auto bytes = kMaxPythonBytes;
-    for (const auto& load : found_[number].layout->loads())
-      for (auto left = load.in_file; left.length > 0 && bytes > 0;) {
-        const ByteRange part{left.offset, std::min({left.length, kFetchedAtOnce, bytes})};
-        bulk_.push_back({Kind::kData, number, part});
-        left = {part.end(), left.length - part.length};
-        bytes -= part.length;
-      }
+    for (const auto& load : found_[number].layout->loads()) {
+      const ByteRange wanted{load.in_file.offset, std::min(load.in_file.length, bytes)};
+      want_in_parts(Kind::kData, number, wanted);
+      bytes -= wanted.length;
+    }
+  }
+
+  // How many they are.
+  std::size_t want_in_parts(Kind kind, std::size_t number, ByteRange in_file) {
+    std::size_t parts = 0;
+    for (; in_file.length > 0; ++parts) {
+      const auto length = std::min(in_file.length, kFetchedAtOnce);
+      bulk_.push_back({kind, number, {in_file.offset, length}});
+      in_file = {in_file.offset + length, in_file.length - length};
+    }
+    return parts;
   }
 
   void begin_python(std::size_t head) {
