@@ -16,7 +16,8 @@ class SessionProcess {
  public:
   // `first` is called in the process before anything else. Call from a process with one thread. Throws
   // std::system_error.
-  explicit SessionProcess(const SessionRequest& request, const std::function<void()>& first = [] {});
+  explicit SessionProcess(
+      const SessionRequest& request, const std::function<void()>& first = [] {});
   // Ends it, if it has not ended.
   ~SessionProcess();
   SessionProcess(const SessionProcess&) = delete;
