@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve::fuse;

@@ -21,7 +21,7 @@
 #include "core/base/units.h"
 #include "core/index/format/profile.h"
 #include "core/index/publish_index.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/session.h"
 
 namespace varve::cli {

@@ -12,7 +12,7 @@
 #include "cli/session/session_run.h"
 #include "core/base/errors.h"
 #include "core/base/safe_text.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/session_control.h"
 #include "fuse/session/session_exec.h"
 #include "fuse/session/session_log.h"

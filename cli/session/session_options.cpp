@@ -8,7 +8,7 @@
 #include "core/base/log.h"
 #include "fuse/session/gpu_access.h"
 #include "fuse/session/own_program.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 
 namespace varve::cli {
 namespace {

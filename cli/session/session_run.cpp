@@ -17,8 +17,8 @@
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 #include "fuse/control/control_client.h"
-#include "fuse/session/early_trial.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/early_trial.h"
+#include "fuse/session/runtimes/runtime.h"
 
 namespace varve::cli {
 namespace {

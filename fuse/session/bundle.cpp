@@ -12,7 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
 #include "core/base/strings.h"
-#include "fuse/session/seccomp_profile.h"
+#include "fuse/session/runtimes/seccomp_profile.h"
 
 namespace varve::fuse {
 namespace {

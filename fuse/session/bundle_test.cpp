@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "fuse/session/runtime.h"
-#include "fuse/session/seccomp_profile.h"
+#include "fuse/session/runtimes/runtime.h"
+#include "fuse/session/runtimes/seccomp_profile.h"
 #include "fuse/session/session_mounts.h"
 #include "testing/temp_dir.h"
 

@@ -26,7 +26,7 @@ constexpr milliseconds kStartPatience = std::chrono::seconds(10);
 // A killed session has a writable layer to remove, perhaps.
 constexpr milliseconds kEndPatience = std::chrono::seconds(60);
 constexpr std::size_t kMaxProcBytes = 1 << 20;
-constexpr int kMaxDepth = 32;  // of processes below the supervisor
+constexpr int kMaxProcessDepth = 32;  // of processes below the supervisor
 
 // The session as it is now; absent if it does not run (any more). By id: a name may be another's by now.
 std::optional<SessionStore::Listed> find_running(const SessionStore& store, const std::string& id) {
@@ -56,7 +56,7 @@ void thaw_descendants(pid_t process, int depth = 0) noexcept {
   try {
     thaw_cgroup_of(process);
     for (const auto child : children_of(process))
-      if (depth < kMaxDepth) thaw_descendants(child, depth + 1);
+      if (depth < kMaxProcessDepth) thaw_descendants(child, depth + 1);
   } catch (const std::exception& error) {
     log::debug("thaw: {}", error.what());  // it has ended
   }

@@ -18,7 +18,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/user_namespace.h"
 
 namespace varve::fuse {

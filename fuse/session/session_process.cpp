@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 
 namespace varve::fuse {
 namespace {

@@ -12,7 +12,7 @@
 #include "fuse/session/access_watch.h"
 #include "fuse/session/bundle.h"
 #include "fuse/session/cdi.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/session_store.h"
 #include "fuse/session/signal_inbox.h"
 

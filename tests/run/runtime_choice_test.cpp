@@ -12,7 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/unique_fd.h"
-#include "fuse/session/early_trial.h"
+#include "fuse/session/runtimes/early_trial.h"
 #include "fuse/session/session_store.h"
 #include "testing/temp_dir.h"
 #include "tests/run/session_process.h"

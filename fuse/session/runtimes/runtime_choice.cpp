@@ -13,7 +13,7 @@
 #include "core/base/inherited.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 
 namespace varve::fuse {
 namespace {

@@ -1,4 +1,4 @@
-#include "fuse/session/seccomp_profile.h"
+#include "fuse/session/runtimes/seccomp_profile.h"
 
 #include <linux/sched.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-#include "fuse/session/early_trial.h"
+#include "fuse/session/runtimes/early_trial.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/mount/user_ids.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 
 namespace varve::fuse {
 namespace {

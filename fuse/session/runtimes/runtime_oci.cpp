@@ -19,7 +19,7 @@
 #include "core/base/file.h"
 #include "core/base/running_process.h"
 #include "core/base/scratch_file.h"
-#include "fuse/session/runtime.h"
+#include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/user_namespace.h"
 
 namespace varve::fuse {
