@@ -30,7 +30,6 @@ struct TarField {
 constexpr TarField kMode{100, 7}, kUid{108, 7}, kGid{116, 7}, kMtime{136, 11}, kChecksum{148, 6};
 constexpr std::size_t kSizeOffset = 124;
 constexpr std::size_t kTypeOffset = 156;
-constexpr std::size_t kMagicOffset = 257;
 
 void put_octal(std::array<char, codec::kTarBlock>& block, TarField field, std::uint64_t value) {
   for (std::size_t i = field.digits; i-- > 0; value >>= 3) block[field.offset + i] = char('0' + (value & 7));
@@ -51,7 +50,7 @@ std::array<char, codec::kTarBlock> tar_header(std::string_view name, std::uint64
     for (std::size_t i = 0; i < 8; ++i) block[kSizeOffset + 11 - i] = char(size >> (8 * i) & 0xFF);
   }
   block[kTypeOffset] = '0';
-  std::ranges::copy(std::string_view("ustar\00000", 8), block.begin() + kMagicOffset);
+  std::ranges::copy(std::string_view("ustar\00000", 8), block.begin() + codec::kTarMagicOffset);
   std::ranges::fill_n(block.begin() + kChecksum.offset, 8, ' ');
   std::uint64_t sum = 0;
   for (const char c : block) sum += std::uint8_t(c);

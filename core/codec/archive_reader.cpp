@@ -13,12 +13,12 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/free_with.h"
+#include "core/base/zeros.h"
 
 namespace varve::codec {
 namespace {
 
 constexpr std::size_t kBlockBytes = 256 << 10;
-constexpr std::size_t kHoleBytes = 64 << 10;
 
 using Handle = std::unique_ptr<archive, FreeWith<archive_read_free>>;
 
@@ -139,7 +139,6 @@ bool ArchiveReader::next(ArchiveEntry& entry) {
 }
 
 void ArchiveReader::read(const std::function<bool(ByteView)>& take) {
-  static constexpr std::array<std::byte, kHoleBytes> kZeros{};
   if (!std::exchange(state_->at_entry, false)) return;
   la_int64_t expected = 0;
   while (true) {
@@ -153,7 +152,7 @@ void ArchiveReader::read(const std::function<bool(ByteView)>& take) {
       fail<CorruptData>("{}: entry {}: {}", state_->name, state_->entries, reason_of(state_->handle.get()));
     if (offset < expected) fail<CorruptData>("{}: entry {}: content goes backwards", state_->name, state_->entries);
     while (expected < offset) {  // a hole
-      const auto zeros = std::size_t(std::min<la_int64_t>(offset - expected, kHoleBytes));
+      const auto zeros = std::size_t(std::min<la_int64_t>(offset - expected, kZeros.size()));
       state_->count_content(zeros);
       if (!take(ByteView(kZeros).first(zeros))) return;
       expected += la_int64_t(zeros);

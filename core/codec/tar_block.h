@@ -6,6 +6,7 @@
 namespace varve::codec {
 
 inline constexpr std::uint64_t kTarBlock = 512;
+inline constexpr std::uint64_t kTarMagicOffset = 257;  // in a header block
 
 // The begin of the first block at or behind that offset.
 constexpr std::uint64_t next_tar_block(std::uint64_t offset) {

@@ -22,7 +22,7 @@ using internal::TarPlace;
 // Global headers are merged into every later entry, so they stay small.
 constexpr std::size_t kMaxGlobalPaxBytes = 64 * 1024;
 
-enum class Step { kHeader, kExtension, kOldSparseMap, kSparseMapInData, kContent, kSkip, kPadding, kEnd };
+enum class TarStep { kHeader, kExtension, kOldSparseMap, kSparseMapInData, kContent, kSkip, kPadding, kEnd };
 
 FileType type_of(const TarHeader& header, const TarPlace& place) {
   switch (header.typeflag) {
@@ -59,7 +59,7 @@ class TarParser::Impl {
   Impl(std::string what, TarListener& listener) : what_(std::move(what)), listener_(listener) {}
 
   void feed(ByteView stream) {
-    while (!stream.empty() && step_ != Step::kEnd) {
+    while (!stream.empty() && step_ != TarStep::kEnd) {
       const auto used = advance(stream);
       stream = stream.subspan(used);
       stream_offset_ += used;
@@ -68,12 +68,12 @@ class TarParser::Impl {
 
   void finish() {
     switch (step_) {
-      case Step::kEnd:
+      case TarStep::kEnd:
         return;
-      case Step::kPadding:
+      case TarStep::kPadding:
         if (!in_entry_) return;  // the last content is whole; only its padding is missing
         break;
-      case Step::kHeader:
+      case TarStep::kHeader:
         if (block_.empty() && !in_entry_) return;
         break;
       default:
@@ -88,12 +88,12 @@ class TarParser::Impl {
   // Does one step with the bytes there are; returns how many it used.
   std::size_t advance(ByteView stream) {
     switch (step_) {
-      case Step::kContent:
+      case TarStep::kContent:
         return pass_content(stream);
-      case Step::kExtension:
+      case TarStep::kExtension:
         return collect_extension(stream);
-      case Step::kSkip:
-      case Step::kPadding:
+      case TarStep::kSkip:
+      case TarStep::kPadding:
         return skip(stream);
       default:
         return collect_block(stream);
@@ -118,10 +118,10 @@ class TarParser::Impl {
 
   void take_block(ByteView block) {
     switch (step_) {
-      case Step::kHeader:
+      case TarStep::kHeader:
         take_header(block);
         break;
-      case Step::kOldSparseMap:
+      case TarStep::kOldSparseMap:
         take_old_sparse_block(block);
         break;
       default:
@@ -133,7 +133,7 @@ class TarParser::Impl {
   void take_header(ByteView block) {
     if (internal::is_zero_block(block)) {
       if (in_entry_) fail<CorruptData>("{}: the tar ends at {} after an extended header", what_, block_stream_offset_);
-      if (zero_block_seen_) step_ = Step::kEnd;
+      if (zero_block_seen_) step_ = TarStep::kEnd;
       zero_block_seen_ = true;
       return;
     }
@@ -173,7 +173,7 @@ class TarParser::Impl {
     }
     extension_.clear();
     remaining_ = header_.size;
-    step_ = Step::kExtension;
+    step_ = TarStep::kExtension;
     if (remaining_ == 0) take_extension();
   }
 
@@ -306,7 +306,7 @@ class TarParser::Impl {
     entry_.sparse = true;
     entry_.size = internal::parse_tar_size(block.subspan(483, 12), "real size", place());
     if (internal::append_old_gnu_pairs(block, false, sparse_map_, place())) {
-      step_ = Step::kOldSparseMap;
+      step_ = TarStep::kOldSparseMap;
     } else {
       begin_content(block_stream_offset_ + kTarBlock);
     }
@@ -336,7 +336,7 @@ class TarParser::Impl {
       fail<Unsupported>("{}: sparse file at {}: unknown format version", what_, block_stream_offset_);
     map_reader_ = {};
     map_bytes_ = 0;
-    step_ = Step::kSparseMapInData;
+    step_ = TarStep::kSparseMapInData;
   }
 
   void take_sparse_map_block(ByteView block) {
@@ -363,7 +363,7 @@ class TarParser::Impl {
     }
     listener_.on_entry(std::move(entry_));
     remaining_ = stored_bytes_;
-    step_ = Step::kContent;
+    step_ = TarStep::kContent;
     if (remaining_ == 0) end_content();
   }
 
@@ -383,23 +383,23 @@ class TarParser::Impl {
   void begin_skip(std::uint64_t size) {
     remaining_ = size;
     skipped_size_ = size;
-    step_ = Step::kSkip;
-    if (size == 0) step_ = Step::kHeader;
+    step_ = TarStep::kSkip;
+    if (size == 0) step_ = TarStep::kHeader;
   }
 
   void begin_padding(std::uint64_t size) {
     remaining_ = padding_of(size);
-    step_ = remaining_ == 0 ? Step::kHeader : Step::kPadding;
+    step_ = remaining_ == 0 ? TarStep::kHeader : TarStep::kPadding;
   }
 
   std::size_t skip(ByteView stream) {
     const auto used = std::size_t(std::min<std::uint64_t>(stream.size(), remaining_));
     remaining_ -= used;
     if (remaining_ != 0) return used;
-    if (step_ == Step::kSkip) {
+    if (step_ == TarStep::kSkip) {
       begin_padding(skipped_size_);
     } else {
-      step_ = Step::kHeader;
+      step_ = TarStep::kHeader;
     }
     return used;
   }
@@ -415,7 +415,7 @@ class TarParser::Impl {
 
   std::string what_;
   TarListener& listener_;
-  Step step_ = Step::kHeader;
+  TarStep step_ = TarStep::kHeader;
   std::uint64_t stream_offset_ = 0;
   Bytes block_;                            // a block that came in pieces
   std::uint64_t block_stream_offset_ = 0;  // of the last block taken

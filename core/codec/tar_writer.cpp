@@ -10,6 +10,7 @@
 #include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/utf8.h"
+#include "core/base/zeros.h"
 #include "core/codec/internal/tar_header.h"
 
 namespace varve::codec {
@@ -20,12 +21,10 @@ struct Field {
   std::size_t offset, length;
 };
 constexpr Field kName{0, 100}, kMode{100, 8}, kUid{108, 8}, kGid{116, 8}, kSize{124, 12}, kMtime{136, 12},
-    kChecksum{148, 8}, kType{156, 1}, kLinkName{157, 100}, kMagic{257, 8}, kMajor{329, 8}, kMinor{337, 8},
+    kChecksum{148, 8}, kType{156, 1}, kLinkName{157, 100}, kMagic{kTarMagicOffset, 8}, kMajor{329, 8}, kMinor{337, 8},
     kPrefix{345, 155};
 constexpr std::uint64_t kMaxSevenDigits = 07777777;  // octal, with the NUL behind it
 constexpr std::uint64_t kMaxElevenDigits = 077777777777;
-
-constexpr std::array<std::byte, kTarBlock> kZeros{};
 
 class Header {
  public:
@@ -239,8 +238,7 @@ void TarWriter::end_content() {
 
 void TarWriter::finish() {
   end_content();
-  sink_(kZeros);
-  sink_(kZeros);
+  sink_(ByteView(kZeros).first(2 * kTarBlock));
 }
 
 }  // namespace varve::codec

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kMaxHeaderBytes = 18;  // of a frame, its magic too
-constexpr std::size_t kOutputBytes = 256 * 1024;
+constexpr std::size_t kZstdOutputBytes = 256 * 1024;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ class ZstdWalker::Impl {
       : what_(std::move(what)),
         listener_(listener),
         decoder_(internal::make_zstd_decoder(kMaxZstdWindowLog)),
-        output_(kOutputBytes) {}
+        output_(kZstdOutputBytes) {}
 
   void feed(ByteView compressed) {
     while (!compressed.empty())

@@ -27,7 +27,7 @@ struct KeepingListener final : ZstdListener {
   Frames ends;
 };
 
-KeepingListener walk(ByteView compressed, std::size_t step = 10'000) {
+KeepingListener walk_zstd(ByteView compressed, std::size_t step = 10'000) {
   KeepingListener kept;
   ZstdWalker walker("blob", kept);
   feed_in_steps(walker, compressed, step);
@@ -36,7 +36,7 @@ KeepingListener walk(ByteView compressed, std::size_t step = 10'000) {
 }
 
 std::string zstd_refusal(ByteView compressed) {
-  return varve::test::refusal_of([&] { walk(compressed); });
+  return varve::test::refusal_of([&] { walk_zstd(compressed); });
 }
 
 Bytes skippable(ByteView payload, std::uint32_t kind = 0) {
@@ -52,7 +52,7 @@ TEST(ZstdWalkerTest, FindsTheFramesOfAnyPieceSize) {
   const auto first = compress_zstd(a, 3), second = compress_zstd(b, 19), third = compress_zstd(c, 1);
   const auto blob = concat({first, second, third});
   for (const std::size_t step : {1, 3, 1000, 10'000'000}) {
-    const auto kept = walk(blob, step);
+    const auto kept = walk_zstd(blob, step);
     EXPECT_EQ(kept.stream, concat({a, b, c}));
     EXPECT_EQ(kept.frames,
               (Frames{{0, 0}, {first.size(), a.size()}, {first.size() + second.size(), a.size() + b.size()}}));
@@ -68,7 +68,7 @@ TEST(ZstdWalkerTest, EveryFrameCanBeEntered) {
     if (i % 7 == 0) append(blob, skippable(random_bytes(i * 10), i % 16));
   }
   SpanDecoder decoder;
-  for (const auto& [compressed_offset, stream_offset] : walk(blob).frames) {
+  for (const auto& [compressed_offset, stream_offset] : walk_zstd(blob).frames) {
     Bytes rest(content.size() - stream_offset);  // to the end: across frames, skippable ones too
     decoder.decode_zstd(ByteView(blob).subspan(compressed_offset), rest, "span");
     ASSERT_TRUE(std::equal(rest.begin(), rest.end(), content.begin() + std::ptrdiff_t(stream_offset)));
@@ -80,7 +80,7 @@ TEST(ZstdWalkerTest, SkippableFramesGiveNoBytes) {
   const auto frame = compress_zstd(content, 3);
   const auto blob = concat({skippable(Bytes(300'000)), frame, skippable({}), frame, skippable(as_bytes("footer"), 14)});
   for (const std::size_t step : {1, 4096}) {
-    const auto kept = walk(blob, step);
+    const auto kept = walk_zstd(blob, step);
     EXPECT_EQ(kept.stream, concat({content, content}));
     EXPECT_EQ(kept.frames.size(), 2u);
     EXPECT_EQ(kept.frames.front().first, 300'008u);
@@ -97,7 +97,7 @@ TEST(ZstdWalkerTest, TakesTheRestOfAHeaderForNoFrame) {
   Bytes decoded(content.size());
   SpanDecoder().decode_zstd(blob, decoded, "span");
   EXPECT_EQ(decoded, content);
-  for (const std::size_t step : {1, 3, 6, 1000}) EXPECT_EQ(walk(blob, step).stream, content);
+  for (const std::size_t step : {1, 3, 6, 1000}) EXPECT_EQ(walk_zstd(blob, step).stream, content);
 }
 
 TEST(ZstdWalkerTest, ReadsWhatTheToolWrites) {
@@ -106,7 +106,7 @@ TEST(ZstdWalkerTest, ReadsWhatTheToolWrites) {
     SCOPED_TRACE(name);
     for (const auto* command : {"zstd -c -1", "zstd -c -19 --long=27", "zstd -c -T2 -3", "zstd -c --no-check",
                                 "zstd -c --check && zstd -c </dev/null"}) {
-      EXPECT_EQ(walk(run_tool(command, content)).stream, content) << command;
+      EXPECT_EQ(walk_zstd(run_tool(command, content)).stream, content) << command;
     }
   }
 }
@@ -114,7 +114,7 @@ TEST(ZstdWalkerTest, ReadsWhatTheToolWrites) {
 TEST(ZstdWalkerTest, RefusesEveryTruncation) {
   const auto blob =
       concat({compress_zstd(text_like_bytes(2'000), 3), skippable(Bytes(10)), compress_zstd(text_like_bytes(50), 3)});
-  const auto whole_frames = walk(blob).frames[1].first;
+  const auto whole_frames = walk_zstd(blob).frames[1].first;
   for (std::size_t size = 0; size < blob.size(); ++size) {
     if (size == whole_frames || size == whole_frames - 18) continue;  // between frames
     EXPECT_THAT(zstd_refusal(ByteView(blob).first(size)),

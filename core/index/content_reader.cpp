@@ -1,11 +1,11 @@
 #include "core/index/content_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "core/base/zeros.h"
 #include "core/index/whole_layer.h"
 
 namespace varve::index {
@@ -23,15 +23,6 @@ ByteRange intersection(ByteRange a, ByteRange b) {
   const auto start = std::max(a.offset, b.offset);
   const auto end = std::min(a.end(), b.end());
   return {start, end > start ? end - start : 0};
-}
-
-void give_zeros(std::uint64_t count, const oci::ByteSink& sink) {
-  static constexpr std::array<std::byte, 64 * 1024> kZeros{};
-  while (count > 0) {
-    const auto step = std::min<std::uint64_t>(count, kZeros.size());
-    sink(ByteView(kZeros).first(step));
-    count -= step;
-  }
 }
 
 // The part of a span's decoded bytes that was asked for.

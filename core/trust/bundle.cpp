@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kPayloadType = "application/vnd.in-toto+json";
+constexpr std::string_view kInTotoType = "application/vnd.in-toto+json";
 constexpr std::string_view kStatementTypes[] = {"https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"};
 constexpr std::string_view kContentAnnotation = "dev.sigstore.bundle.content";
 constexpr std::string_view kPredicateAnnotation = "dev.sigstore.bundle.predicateType";
@@ -24,7 +24,7 @@ constexpr std::size_t kMaxSubjects = 64;
 
 // What is signed (DSSE, "PAE"): lengths, so that type and payload cannot be moved against each other.
 std::string signed_text(ByteView payload) {
-  auto text = fmt::format("DSSEv1 {} {} {} ", kPayloadType.size(), kPayloadType, payload.size());
+  auto text = fmt::format("DSSEv1 {} {} {} ", kInTotoType.size(), kInTotoType, payload.size());
   text += as_text(payload);
   return text;
 }
@@ -76,8 +76,7 @@ Bundle Bundle::parse(ByteView bytes, std::string_view what) {
   const auto document = JsonValue::parse(bytes, what, JsonLimits::strict(kMaxBundleBytes));
   if (document["mediaType"].text() != kBundleType) fail<Unsupported>("{}: no sigstore bundle v0.3", what);
   const auto envelope = document["dsseEnvelope"];
-  if (envelope["payloadType"].text() != kPayloadType)
-    fail<Unsupported>("{}: its payload is no in-toto statement", what);
+  if (envelope["payloadType"].text() != kInTotoType) fail<Unsupported>("{}: its payload is no in-toto statement", what);
   const auto signatures = envelope["signatures"].items();
   if (signatures.size() != 1) fail<CorruptData>("{}: not one signature", what);
   Bundle bundle;
@@ -105,7 +104,7 @@ std::string Bundle::to_json() const {
                          {"verificationMaterial", {{"publicKey", {{"hint", hint}}}}},
                          {"dsseEnvelope",
                           {{"payload", base64_encode(as_text(payload))},
-                           {"payloadType", kPayloadType},
+                           {"payloadType", kInTotoType},
                            {"signatures", {{{"sig", base64_encode(as_text(signature))}}}}}}};
   return document.dump();
 }

@@ -1,16 +1,13 @@
 #include "fuse/mount/image_seeds.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "core/base/zeros.h"
 #include "core/codec/tar_block.h"
 
 namespace varve::fuse {
 namespace {
-
-// Behind a file, up to the next block of its tar.
-constexpr std::array<std::byte, codec::kTarBlock> kZeros{};
 
 std::uint64_t padded_end(const index::SeedRange& range) { return codec::next_tar_block(range.stream_range.end()); }
 
@@ -56,7 +53,7 @@ class ImageSeeds::Cut {
       if (pieces_.size() > taken && next != layer_.ranges.begin())
         pieces_.back().between_files = next->stream_range.offset - padded_end(*std::prev(next)) < kMostHeaderBytes;
       take_range(*next, std::min(end, next->stream_range.end()));
-      take_literal(std::min(end, padded_end(*next)), kZeros.data() + at_ % codec::kTarBlock);
+      take_literal(std::min(end, padded_end(*next)), kZeros.data());
     }
     leave_to_layer(end);
   }

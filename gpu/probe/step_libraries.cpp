@@ -59,9 +59,9 @@ std::map<fs::path, Toolkit> toolkits(Step& step) {
 }
 
 // What the child tells of its work: "try N", "open N SECONDS", "failed N MISSING<tab>ERROR".
-class Words {
+class Reports {
  public:
-  explicit Words(int to) : to_(to) {}
+  explicit Reports(int to) : to_(to) {}
   void say(const std::string& line) const {
     std::string whole = line;
     std::ranges::replace(whole, '\n', ' ');
@@ -77,12 +77,12 @@ class Words {
   int to_;
 };
 
-bool open_one(Step& step, std::size_t number, Candidate& candidate, const Words& words) {
+bool open_one(Step& step, std::size_t number, Candidate& candidate, const Reports& reports) {
   step.report.step("opening " + candidate.path.string());
-  words.say(fmt::format("try {}", number));
+  reports.say(fmt::format("try {}", number));
   try {
     const double seconds = seconds_of([&] { Library::open_file(candidate.path, step.folders); });
-    words.say(fmt::format("open {} {:.6f}", number, seconds));
+    reports.say(fmt::format("open {} {:.6f}", number, seconds));
     return true;
   } catch (const LoadError& error) {
     candidate.error = error.what();
@@ -93,16 +93,16 @@ bool open_one(Step& step, std::size_t number, Candidate& candidate, const Words&
 
 // In the child. Some need others that the loader does not find by itself; once those are open, they are found by name.
 // So: again, until nothing more opens.
-void open_all(Step& step, Toolkit& toolkit, const Words& words) {
+void open_all(Step& step, Toolkit& toolkit, const Reports& reports) {
   std::vector<std::size_t> closed;
   for (std::size_t i = 0; i < toolkit.size(); ++i) {
     if (toolkit[i].state == Candidate::State::kUnknown) closed.push_back(i);
   }
   for (std::size_t before = closed.size() + 1; closed.size() < before;) {
     before = closed.size();
-    std::erase_if(closed, [&](std::size_t i) { return open_one(step, i, toolkit[i], words); });
+    std::erase_if(closed, [&](std::size_t i) { return open_one(step, i, toolkit[i], reports); });
   }
-  for (const auto i : closed) words.say(fmt::format("failed {} {}\t{}", i, toolkit[i].missing, toolkit[i].error));
+  for (const auto i : closed) reports.say(fmt::format("failed {} {}\t{}", i, toolkit[i].missing, toolkit[i].error));
 }
 
 std::string read_all(int from) {
@@ -160,7 +160,7 @@ void open_toolkit(Step& step, Toolkit& toolkit) {
     if (child == 0) {
       ::close(ends[0]);
       try {
-        open_all(step, toolkit, Words(ends[1]));
+        open_all(step, toolkit, Reports(ends[1]));
       } catch (...) {
         ::_exit(1);
       }

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr std::string_view kAnnotationPrefix = "io.github.containers.zstd-chunked.";
 constexpr std::uint64_t kManifestType = 1;  // "CRFS-compatible"
-constexpr std::size_t kModeOffset = 100, kMagicOffset = 257, kGnuAccessTime = 345, kGnuChangeTime = 357;
+constexpr std::size_t kModeOffset = 100, kGnuAccessTime = 345, kGnuChangeTime = 357;
 constexpr std::int64_t kLastYear = 253'402'300'799;  // 9999-12-31: what RFC 3339 can say
 constexpr std::string_view kPlainAclPrefix = "system.posix_acl_";
 
@@ -96,7 +96,7 @@ std::string_view table_obstacle(const codec::TarEntry& entry, ByteView header) {
   }
   if (header.size() < codec::kTarBlock) return "an entry without a header of its own";
   const auto block = header.last(codec::kTarBlock);
-  if (as_text(block).substr(kMagicOffset).starts_with("ustar ") &&
+  if (as_text(block).substr(codec::kTarMagicOffset).starts_with("ustar ") &&
       (block[kGnuAccessTime] != std::byte(0) || block[kGnuChangeTime] != std::byte(0)))
     return "times in GNU's form";
   return "";

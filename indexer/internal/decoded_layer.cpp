@@ -8,7 +8,7 @@
 namespace varve::indexer {
 namespace {
 
-constexpr std::size_t kPieceBytes = 512 * 1024;
+constexpr std::size_t kHandedOverBytes = 512 * 1024;
 
 // Nobody wants the rest.
 struct Abandoned {};
@@ -27,10 +27,10 @@ void DecodedLayer::decode(oci::Repository& repository, const oci::Descriptor& la
     Bytes piece;
     const auto hand_over = [&] {
       if (!piece.empty() && !pieces_.push(std::exchange(piece, {}))) throw Abandoned();
-      piece.reserve(kPieceBytes);
+      piece.reserve(kHandedOverBytes);
     };
     codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) {
-      if (piece.size() + stream.size() > kPieceBytes) hand_over();
+      if (piece.size() + stream.size() > kHandedOverBytes) hand_over();
       append(piece, stream);
     });
     repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {

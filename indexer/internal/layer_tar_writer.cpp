@@ -1,10 +1,10 @@
 #include "indexer/internal/layer_tar_writer.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
+#include "core/base/zeros.h"
 #include "core/index/merge/bytecode.h"
 
 namespace varve::indexer {
@@ -96,13 +96,10 @@ void LayerTarWriter::give_content(codec::TarWriter& tar, ContentFeed& feed, std:
 }
 
 void LayerTarWriter::give_zeros(codec::TarWriter& tar, std::uint64_t length) {
-  static constexpr std::array<std::byte, 64 * 1024> kZeros{};
-  while (length != 0) {
+  varve::give_zeros(length, [&](ByteView zeros) {
     work_.cancel.throw_if_cancelled();
-    const auto part = std::min<std::uint64_t>(length, kZeros.size());
-    tar.content(ByteView(kZeros).first(std::size_t(part)));
-    length -= part;
-  }
+    tar.content(zeros);
+  });
 }
 
 void LayerTarWriter::check_content(const std::string& name, const Digest& content) {

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::string noise(std::size_t bytes, unsigned seed) {
+std::string letters(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
   std::string text;
   while (text.size() < bytes) text += char('a' + random() % 8);
@@ -31,17 +31,17 @@ std::string noise(std::size_t bytes, unsigned seed) {
 
 // Of Python compiled from a source of that time.
 std::string bytecode(std::string_view time, std::size_t bytes, unsigned seed) {
-  return std::string("\xa7\r\r\n\0\0\0\0", 8) + std::string(time) + "size" + noise(bytes, seed);
+  return std::string("\xa7\r\r\n\0\0\0\0", 8) + std::string(time) + "size" + letters(bytes, seed);
 }
 
 class PackWriterTest : public testing::Test {
  protected:
   static test::MadeFiles version(std::string_view time, bool relayered) {
     test::MadeFiles files({relayered ? "new base" : "base", relayered ? "new upper" : "upper"});
-    if (relayered) files.add("new", noise(5000, 99), 0);
-    files.add("lib/a.so", noise(700'000, 1), relayered ? 1 : 0);
+    if (relayered) files.add("new", letters(5000, 99), 0);
+    files.add("lib/a.so", letters(700'000, 1), relayered ? 1 : 0);
     files.add("lib/__pycache__/m.cpython-311.pyc", bytecode(time, 3000, 2), relayered ? 0 : 1);
-    files.add("lib/b.so", noise(90'001, 3), 1);
+    files.add("lib/b.so", letters(90'001, 3), 1);
     return files;
   }
   static std::vector<PackRange> reads(const test::MadeFiles& files) {
@@ -112,7 +112,7 @@ TEST_F(PackWriterTest, TheSameReadsMakeTheSameBlobWhateverTheThreads) {
 
 TEST_F(PackWriterTest, WithinAFrameRangesGoByPlaceAndNeighboursAreOne) {
   test::MadeFiles files({"base"});
-  files.add("a", noise(400'000, 1));
+  files.add("a", letters(400'000, 1));
   const auto place = files.place("a");
   const auto at = [&](std::uint64_t offset, std::uint64_t length) {
     return PackRange{0, {.offset = place.offset + offset, .length = length}};
@@ -207,7 +207,7 @@ TEST_F(CarryPacksTest, AFileThatIsGoneOrShorterDoesNotFit) {
 
 TEST_F(CarryPacksTest, FilesThatBecameOneAreNotTwice) {
   test::MadeFiles before({"base"}), after({"new"});
-  const auto content = noise(50'000, 1);
+  const auto content = letters(50'000, 1);
   before.add("a", content).add("b", content);
   after.add("a", content);
   after.tree.entries["b"] = after.tree.entries["a"];

@@ -42,13 +42,13 @@ std::vector<std::string> names_of(const std::set<std::int64_t>& ids,
   return result;
 }
 
-struct Notebook {
+struct ImportingNotebook {
   std::int64_t id = 0;  // of the copy whose path is the first in byte order
   NotebookImports imports;
 };
 
-std::vector<Notebook> distinct_notebooks(SqlConnection& sql) {
-  std::map<std::string, Notebook> distinct;  // by digest of the code
+std::vector<ImportingNotebook> distinct_notebooks(SqlConnection& sql) {
+  std::map<std::string, ImportingNotebook> distinct;  // by digest of the code
   sql.query("SELECT id, path, language, code_digest FROM notebook", {}, [&](const SqlRow& row) {
     const auto [at, is_new] = distinct.try_emplace(row.text(3));
     auto& notebook = at->second;
@@ -60,10 +60,10 @@ std::vector<Notebook> distinct_notebooks(SqlConnection& sql) {
     notebook.imports.language = row.text(2);
     notebook.imports.code = Digest::try_parse(row.text(3)).value_or(Digest());
   });
-  std::vector<Notebook> notebooks;
+  std::vector<ImportingNotebook> notebooks;
   for (auto& [code, notebook] : distinct) notebooks.push_back(std::move(notebook));
   std::sort(notebooks.begin(), notebooks.end(),
-            [](const Notebook& a, const Notebook& b) { return a.imports.path < b.imports.path; });
+            [](const ImportingNotebook& a, const ImportingNotebook& b) { return a.imports.path < b.imports.path; });
   return notebooks;
 }
 

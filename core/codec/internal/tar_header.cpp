@@ -24,7 +24,7 @@ bool checksum_matches(ByteView block, std::int64_t stated) {
 }
 
 TarDialect dialect_of(ByteView block) {
-  const auto magic = as_text(block.subspan(257, 8));
+  const auto magic = as_text(block.subspan(kTarMagicOffset, 8));
   if (magic == std::string_view("ustar  \0", 8)) return TarDialect::kGnu;
   if (magic.substr(0, 6) != std::string_view("ustar\0", 6)) return TarDialect::kV7;
   return as_text(block.subspan(508, 4)) == std::string_view("tar\0", 4) ? TarDialect::kStar : TarDialect::kUstar;

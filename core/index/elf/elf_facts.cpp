@@ -1,11 +1,11 @@
 #include "core/index/elf/elf_facts.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string_view>
 
 #include "core/base/byte_range.h"
+#include "core/base/zeros.h"
 #include "core/index/elf/internal/device_code_search.h"
 #include "core/index/elf/internal/elf_tables.h"
 #include "core/index/elf/internal/text_search.h"
@@ -22,8 +22,6 @@ constexpr std::uint64_t kMaxDynamicWindowBytes =
     1024 * 1024;  // in front of the dynamic section: patchelf puts the new string table there
 constexpr std::uint64_t kMaxSearchBytes =
     256ull * 1024 * 1024;  // of the file: beyond it no strings are looked for behind the head
-constexpr std::uint64_t kZeroStep = 64 * 1024;
-constexpr std::array<std::byte, kZeroStep> kZeros{};
 
 constexpr std::string_view kElfMagic = ELFMAG;
 
@@ -72,11 +70,11 @@ class ElfFactsReader::Impl {
     }
     // Whatever is kept or looked for near both ends sees zeros; the middle is passed over where nothing is awaited.
     while (count != 0 && !ended_) {
-      const auto step = std::min(count, kZeroStep);
+      const auto step = std::min<std::uint64_t>(count, kZeros.size());
       feed(ByteView(kZeros).first(step));
       count -= step;
-      if (count <= kZeroStep || (keeps_head_ && head_.size() < max_head_bytes_)) continue;
-      auto passed = count - kZeroStep;
+      if (count <= kZeros.size() || (keeps_head_ && head_.size() < max_head_bytes_)) continue;
+      auto passed = count - kZeros.size();
       for (const auto& awaited : awaited_)
         passed = std::min(passed, awaited.range.offset > at_ ? awaited.range.offset - at_ : 0);
       at_ += passed;

@@ -1,18 +1,13 @@
 #include "core/index/format/layer_entry_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/zeros.h"
 
 namespace varve::index {
-namespace {
-
-constexpr std::array<std::byte, 64 * 1024> kZeros{};
-
-}  // namespace
 
 LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what) {
   constexpr std::uint64_t kMaxId = std::numeric_limits<std::uint32_t>::max();
@@ -64,11 +59,7 @@ void LayerEntryReader::digest_hole(std::uint64_t bytes) {
     return;
   }
   hole_bytes_ += bytes;
-  while (bytes != 0) {
-    const auto part = std::min<std::uint64_t>(bytes, kZeros.size());
-    content_digest_.update(ByteView(kZeros).first(part));
-    bytes -= part;
-  }
+  give_zeros(bytes, [&](ByteView zeros) { content_digest_.update(zeros); });
 }
 
 void LayerEntryReader::digest(ByteView content) {

@@ -8,7 +8,7 @@
 namespace varve::oci::internal {
 namespace {
 
-constexpr std::size_t kMaxRemembered = 4096;
+constexpr std::size_t kMaxRememberedDigests = 4096;
 
 // Less a random part, so that machines that lost a mirror together do not return to it together.
 std::chrono::milliseconds rest_of(unsigned rests) {
@@ -141,7 +141,7 @@ SourceStatus SourceState::status() const {
 }
 
 void SourceState::note(Until& list, const Digest& digest, std::chrono::seconds duration) {
-  if (list.size() >= kMaxRemembered) list.clear();
+  if (list.size() >= kMaxRememberedDigests) list.clear();
   list[digest] = clock_.now() + duration;
 }
 

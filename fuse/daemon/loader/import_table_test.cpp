@@ -11,7 +11,7 @@ namespace {
 using index::PythonImport;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Kind = ImportTable::Imported::Kind;
+using Imported = ImportTable::Imported::Kind;
 
 constexpr std::uint64_t kBetween = 1 << 20;
 const std::string kStdlib = "usr/lib/python3.11/", kSite = "usr/lib/python3/dist-packages/";
@@ -47,9 +47,9 @@ class ImportTableTest : public ::testing::Test {
     for (const auto& found : table_.find({.folder = folder + "__pycache__", .name = name}, imports, *search_)) {
       paths.push_back(found.folder + "/" + found.name);
       EXPECT_EQ(reader_->resolve(paths.back(), true), found.file) << paths.back();
-      const auto kind = found.name.ends_with(".pyc")  ? Kind::kBytecode
-                        : found.name.ends_with(".so") ? Kind::kLibrary
-                                                      : Kind::kSource;
+      const auto kind = found.name.ends_with(".pyc")  ? Imported::kBytecode
+                        : found.name.ends_with(".so") ? Imported::kLibrary
+                                                      : Imported::kSource;
       EXPECT_EQ(found.kind, kind) << paths.back();
     }
     return paths;
