@@ -47,7 +47,7 @@ packages:
 test:
 	@$(call install-kinds,build test)
 	@$(call compile,release)
-	@scripts/run-tests release $$(($(JOBS) + 1))  # they wait for a third of their time
+	@scripts/run-tests release $$(($(JOBS) + 2))  # they wait for half of their time
 
 test-asan test-tsan: test-%:
 	@$(call install-kinds,build test)

@@ -257,7 +257,7 @@ TEST_F(LayerStreamFaultsTest, TheDeadlineSaysWhatWentWrongUntilThen) {
   repository_->fail_next(1'000'000, Failure::kTemporary);
   Outcome outcome;
   stream->ensure({.offset = 0, .length = 10}, Priority::kReader, outcome.done());
-  repository_->wait_for_reads(1);
+  while (stream->stats().last_error.empty()) std::this_thread::yield();
   while (outcome.calls() == 0) {
     clock.turn(std::chrono::seconds(1));
     std::this_thread::yield();
