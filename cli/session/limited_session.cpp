@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-#include "fuse/session/session_process.h"
+#include "fuse/session/forked_process.h"
 
 namespace varve::cli {
 namespace {
@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kGrace{3000};  // between being asked to end
 }  // namespace
 
 int run_limited_session(const fuse::SessionRequest& request, std::chrono::seconds limit, const CancelFlag& cancel) {
-  fuse::SessionProcess session(request);
+  fuse::ForkedProcess session([&] { return fuse::run_session_quietly(request); });
   if (const auto status = session.wait(limit, &cancel)) return *status;
   if (!session.end(SIGTERM, kGrace, &cancel)) session.end(SIGKILL, std::chrono::milliseconds(-1), &cancel);
   return kTimeIsUp;

@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 #include "fuse/control/control_client.h"
+#include "fuse/session/command_ahead.h"
 #include "fuse/session/runtimes/early_trial.h"
 #include "fuse/session/runtimes/runtime.h"
 
@@ -178,13 +179,14 @@ int run_image(Context& context, const RunOptions& options, const OnReady& on_rea
   auto client = connect_or_start_daemon(context);
   const auto acquired = client.acquire(image, mode, {.prefetch = !options.no_prefetch, .fill = options.fill});
   context.cancel.throw_if_cancelled();
-  trial.wait(context.cancel);
   if (!acquired.why.empty()) log::info("{}", acquired.why);
   Traffic traffic;
   traffic.before = acquired.stats;
   std::optional<double> ready_seconds;
   auto request = make_session_request(context, options.session, acquired, image.reference);
   add_run(request, context, options);
+  const fuse::CommandAhead ahead(request);
+  trial.wait(context.cancel);
   const auto recording = recording_of(context, options, acquired.image, request);
   const auto result = run_request(context, request, options, on_ready, ready_seconds, recording.get());
   if (recording) end_recording(*recording, result, bool(request.on_access));

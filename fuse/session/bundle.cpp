@@ -275,6 +275,11 @@ std::vector<std::string> command_line(const oci::ImageConfig& config, const Comm
   return words;
 }
 
+std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOptions& options) {
+  const auto& wanted = options.working_dir.empty() ? config.working_dir : options.working_dir;
+  return wanted.starts_with('/') ? wanted : "/" + wanted;
+}
+
 std::vector<std::string> session_environment(const oci::ImageConfig& config, const CommandOptions& options,
                                              const EnvironmentDefaults& defaults,
                                              const std::vector<std::string>& own_environment) {

@@ -102,6 +102,9 @@ struct SessionSpec {
 // none.
 std::vector<std::string> command_line(const oci::ImageConfig& config, const CommandOptions& options);
 
+// The working directory, by the same: absolute, not yet looked for.
+std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOptions& options);
+
 // The environment: defaults, then the image's, then the user's; a later value replaces an earlier one in its place.
 // `own_value` looks up what
 // `--env NAME` hands on; without a value there the name is left out. Throws UsageError for a name that is none.

@@ -21,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/base/remove_tree.h"
 #include "core/base/scratch_file.h"
+#include "fuse/session/executable.h"
 #include "fuse/session/own_streams.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/session_devices.h"
@@ -198,11 +199,6 @@ void add_network_files(std::vector<SpecMount>& mounts, std::vector<SpecMount> fi
       mounts.push_back(std::move(mount));
     }
   }
-}
-
-std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOptions& options) {
-  const auto& wanted = options.working_dir.empty() ? config.working_dir : options.working_dir;
-  return wanted.starts_with('/') ? wanted : "/" + wanted;
 }
 
 // The command starts in its working directory with nothing between: a path that goes on inside /proc is another
@@ -494,7 +490,7 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
   spec.limits = limits_that_hold(job, *runtime, events);
   job.session->record.user = spec.user.name.empty() ? std::to_string(spec.user.uid) : spec.user.name;
   if (job.options.volumes.empty()) {  // a volume may hold the command
-    const auto executable = find_executable(rootfs, spec.args.front(), spec.env, spec.working_dir);
+    const auto executable = find_command(rootfs, {spec.args.front(), spec.env, spec.working_dir}).is;
     if (executable != Executable::kFound) {
       const bool missing = executable == Executable::kMissing;
       events.failed(missing ? kNotFound : kNotExecutable,
@@ -565,31 +561,6 @@ int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& ev
 
 void forget_unstarted(const SupervisorJob& job) noexcept {
   if (job.session->is_new) tidy_up(job, kOwnFailure);
-}
-
-Executable find_executable(const Rootfs& rootfs, const std::string& name, const std::vector<std::string>& environment,
-                           const std::string& working_dir) {
-  const auto look_at = [&](const std::string& path) {
-    const auto file = rootfs.open_path(path, O_PATH);
-    if (!file) return Executable::kMissing;
-    struct stat status {};
-    if (::fstat(file->get(), &status) != 0) return Executable::kMissing;
-    return S_ISREG(status.st_mode) && (status.st_mode & 0111) != 0 ? Executable::kFound : Executable::kForbidden;
-  };
-  if (name.find('/') != name.npos) return look_at(name.starts_with('/') ? name : working_dir + "/" + name);
-  std::string path;
-  for (const auto& one : environment)
-    if (one.starts_with("PATH=")) path = one.substr(5);
-  auto best = Executable::kMissing;
-  for (std::size_t at = 0; at <= path.size();) {
-    const auto end = std::min(path.find(':', at), path.size());
-    const auto folder = path.substr(at, end - at);
-    at = end + 1;
-    const auto found = look_at((folder.starts_with('/') ? folder : working_dir + "/" + folder) + "/" + name);
-    if (found == Executable::kFound) return found;
-    if (found == Executable::kForbidden) best = found;
-  }
-  return best;
 }
 
 }  // namespace varve::fuse

@@ -56,9 +56,4 @@ int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& ev
 // In its place, where the starter was gone before it said so: nobody else tidies up after it.
 void forget_unstarted(const SupervisorJob& job) noexcept;
 
-// How a name would be executed in a root folder, where nothing can hide it: by the rules of execvp(3).
-enum class Executable { kFound, kMissing, kForbidden };
-Executable find_executable(const Rootfs& rootfs, const std::string& name, const std::vector<std::string>& environment,
-                           const std::string& working_dir);
-
 }  // namespace varve::fuse

@@ -1,5 +1,5 @@
 """Images for the tests of mounts, and a registry on loopback that can be told to hang or to fail."""
-import random, sys, threading, traceback
+import random, re, sys, threading, traceback
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -74,3 +74,38 @@ class Source:
     def __exit__(self, *_):
         self.open.set()
         self.server.shutdown()
+
+
+class Asked:
+    """A registry over a layout folder that notes which ranges of its largest blob are asked for."""
+
+    def __init__(self, folder):
+        self.ranges, self.lock = [], threading.Lock()
+        asked, largest = self, max((folder / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+
+        class Noting(Registry):
+            layouts = {"image": folder}
+
+            def send_blob(self, path, body):
+                if path.name == largest.name and body:
+                    begin, end = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+                    with asked.lock:
+                        asked.ranges.append((begin, end + 1))
+                return super().send_blob(path, body)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Noting)
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # who is ended asks no further
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.reference = f"127.0.0.1:{self.server.server_address[1]}/image:latest"
+
+    def has(self, begin, end):
+        with self.lock:
+            for low, high in sorted(self.ranges):
+                if low <= begin < high:
+                    begin = high
+        return begin >= end
+
+    def bytes(self):
+        with self.lock:
+            return sum(high - low for low, high in self.ranges)

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 """What a loader is about to read is fetched before it asks: after the first bytes of a module, all that readelf says a loader reads of it and of what it needs has been asked
 of the registry, and little else; after two modules of a Python package its others have. The layer is not compressed, so that what is asked of it are bytes of its files."""
-import random, re, subprocess, threading
-from http.server import ThreadingHTTPServer
+import random, re, subprocess
 from pathlib import Path
 
-from images import layouts, Registry, Tar
+from images import Asked, layouts, Tar
 from machine import expect, wait_for
 from program import modes, need_fuse, need_root, need_tools, Varve, work_folder
 
@@ -39,41 +38,6 @@ def parts_of(library):
     text = subprocess.run(["readelf", "-SW", library], check=True, stdout=subprocess.PIPE, text=True, env={"LC_ALL": "C"}).stdout
     found = re.findall(r"^ +\[ *\d+\] (\S+) +\S+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+)", text, re.M)
     return [(name, int(offset, 16), int(size, 16)) for name, offset, size in found if name in READ_AT_LOAD]
-
-
-class Asked:
-    """A registry over a layout folder that notes which ranges of its largest blob are asked for."""
-
-    def __init__(self, folder):
-        self.ranges, self.lock = [], threading.Lock()
-        asked, largest = self, max((folder / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
-
-        class Noting(Registry):
-            layouts = {"image": folder}
-
-            def send_blob(self, path, body):
-                if path.name == largest.name and body:
-                    begin, end = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
-                    with asked.lock:
-                        asked.ranges.append((begin, end + 1))
-                return super().send_blob(path, body)
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Noting)
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # who is ended asks no further
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.reference = f"127.0.0.1:{self.server.server_address[1]}/image:latest"
-
-    def has(self, begin, end):
-        with self.lock:
-            for low, high in sorted(self.ranges):
-                if low <= begin < high:
-                    begin = high
-        return begin >= end
-
-    def bytes(self):
-        with self.lock:
-            return sum(high - low for low, high in self.ranges)
 
 
 def begin_to_load(path):

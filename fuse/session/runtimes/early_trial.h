@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/cancel.h"
-#include "fuse/session/session_process.h"
+#include "fuse/session/forked_process.h"
 
 namespace varve::fuse {
 
@@ -20,7 +20,7 @@ class EarlyTrial {
   void wait(const CancelFlag& cancel);
 
  private:
-  std::unique_ptr<SessionProcess> process_;  // null: there is nothing to try
+  std::unique_ptr<ForkedProcess> process_;  // null: there is nothing to try
 };
 
 }  // namespace varve::fuse
