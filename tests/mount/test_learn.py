@@ -263,7 +263,7 @@ def hostile_starts(varve, images):
     expect({"chatter", "writer", "baselib", "upperlib"} <= set(named(answer)), answer["groups"])
     packs_hold_what_the_layers_have(image)
     again = learn(varve, image, "--top", 20, "--seconds", 6)
-    expect(again["index"] == answer["index"], "what a start wrote is gone")
+    expect(again["index"] == answer["index"], f"what a start wrote is gone: {[group for group in again['groups'] if group not in answer['groups']]}, {again['failed']}")
     done = varve.run("profile", "learn", image, "--top", 0, "--seconds", 6, "--", "/no/such/program")
     expect(done.returncode == 0 and b"/no/such/program: left out" in done.stderr, done.stderr)
     varve.run("profile", "attach", "--remove", image, check=True)
