@@ -12,7 +12,7 @@ namespace varve::fuse {
 namespace {
 
 constexpr std::uint64_t kHeadBytes = 256;  // of a file, as execve(2) reads (linux/binfmts.h, BINPRM_BUF_SIZE)
-constexpr int kMaxInterpreters = 5;      // scripts whose interpreters are scripts (fs/exec.c)
+constexpr int kMaxInterpreters = 5;        // scripts whose interpreters are scripts (fs/exec.c)
 
 // What the first line of a script has executed, one by the other: none of another file.
 std::vector<std::string> executed_by(std::string_view head) {
@@ -66,8 +66,6 @@ FoundCommand find_command(const Rootfs& rootfs, const SearchedCommand& command) 
   return best;
 }
 
-void read_heads(const Rootfs& rootfs, const SearchedCommand& command) {
-  read_heads(rootfs, command, kMaxInterpreters);
-}
+void read_heads(const Rootfs& rootfs, const SearchedCommand& command) { read_heads(rootfs, command, kMaxInterpreters); }
 
 }  // namespace varve::fuse

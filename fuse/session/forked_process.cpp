@@ -47,8 +47,13 @@ ForkedProcess::~ForkedProcess() {
 }
 
 void ForkedProcess::abandon() noexcept {
-  if (!done_) ::kill(pid_, SIGKILL);
+  if (!done_) send(SIGKILL);
   done_ = true;
+}
+
+// By its descriptor: somebody else may have collected it, and its number be another's.
+void ForkedProcess::send(int signal) const noexcept {
+  ::syscall(SYS_pidfd_send_signal, ended_.get(), signal, nullptr, 0);
 }
 
 std::optional<int> ForkedProcess::wait(std::chrono::milliseconds limit, const CancelFlag* cancel) {
@@ -67,7 +72,7 @@ std::optional<int> ForkedProcess::wait(std::chrono::milliseconds limit, const Ca
 }
 
 std::optional<int> ForkedProcess::end(int signal, std::chrono::milliseconds limit, const CancelFlag* cancel) {
-  ::kill(pid_, signal);
+  send(signal);
   return wait(limit, cancel);
 }
 
@@ -76,6 +81,17 @@ void be_unheard() {
   const auto nothing = open_file("/dev/null", O_RDWR);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::dup2(nothing.get(), stream) < 0) fail_errno("leave the streams of the session");
+}
+
+bool collect_children(pid_t awaited, int& wait_status) noexcept {
+  bool found = false;
+  int status = 0;
+  for (pid_t gone = ::waitpid(-1, &status, WNOHANG); gone > 0; gone = ::waitpid(-1, &status, WNOHANG)) {
+    if (gone != awaited) continue;
+    found = true;
+    wait_status = status;
+  }
+  return found;
 }
 
 int run_session_quietly(const SessionRequest& request) {

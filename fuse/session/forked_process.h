@@ -29,6 +29,8 @@ class ForkedProcess {
   void abandon() noexcept;
 
  private:
+  void send(int signal) const noexcept;
+
   pid_t pid_;
   UniqueFd ended_;
   bool done_ = false;
@@ -36,6 +38,9 @@ class ForkedProcess {
 
 // For the work of a process: nobody hears it, and keys of the terminal are for others. Throws std::system_error.
 void be_unheard();
+
+// Collects children that have ended. True, with its status as wait(2) gives it, if the awaited one is among them.
+bool collect_children(pid_t awaited, int& wait_status) noexcept;
 
 // As the work of a process: a session whose caller wants nothing but the exit status.
 int run_session_quietly(const SessionRequest& request);

@@ -16,6 +16,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "fuse/session/forked_process.h"
 #include "fuse/session/session_log.h"
 #include "fuse/session/signal_inbox.h"
 #include "fuse/session/supervisor.h"
@@ -200,7 +201,7 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
            const AccessWatch::Tell& tell, Output* output) {
   bool open = true;
   int status = 0;
-  for (;;) {
+  while (!collect_children(supervisor, status)) {  // and who read the command ahead
     std::array<pollfd, 4> waits = {pollfd{inbox.fd(), POLLIN, 0}, pollfd{open ? report_fd : -1, POLLIN, 0},
                                    pollfd{watch != nullptr ? watch->fd() : -1, POLLIN, 0},
                                    pollfd{output != nullptr ? output->fd() : -1, POLLIN, 0}};
@@ -215,7 +216,6 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
       if (terminal && signal->from_kernel && signal->number != SIGHUP) continue;
       ::kill(supervisor, signal->number);
     }
-    if (::waitpid(supervisor, &status, WNOHANG) == supervisor) break;
   }
   while (open) open = reports.read_some(report_fd);
   if (output != nullptr) output->read_rest();

@@ -22,6 +22,7 @@
 #include "core/base/remove_tree.h"
 #include "core/base/scratch_file.h"
 #include "fuse/session/executable.h"
+#include "fuse/session/forked_process.h"
 #include "fuse/session/own_streams.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/session_devices.h"
@@ -340,7 +341,7 @@ class AttemptLoop {
       if (attempt.ready && waits[2].revents != 0) runtime_.command_ended();
       look_for_readiness(attempt);
       forward_signals();
-      running = !reap(process, attempt.wait_status);
+      running = !collect_children(process, attempt.wait_status);  // and orphans that came to us
       attempt.abandoned = (waits[1].revents & (POLLIN | POLLHUP)) != 0;
     }
     // It may have been quick: readiness and the end in one turn.
@@ -362,18 +363,6 @@ class AttemptLoop {
       if (signal->from_kernel && !own_group_) continue;
       if (const auto target = runtime_.signal_target(); target > 0) ::kill(target, signal->number);
     }
-  }
-
-  // True once `process` has ended. Orphans that came to us are collected on the way.
-  static bool reap(pid_t process, int& wait_status) {
-    bool ended = false;
-    int status = 0;
-    for (pid_t gone = ::waitpid(-1, &status, WNOHANG); gone > 0; gone = ::waitpid(-1, &status, WNOHANG)) {
-      if (gone != process) continue;
-      ended = true;
-      wait_status = status;
-    }
-    return ended;
   }
 
   Runtime& runtime_;

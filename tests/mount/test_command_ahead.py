@@ -7,7 +7,7 @@ from pathlib import Path
 from images import Asked, layouts, Tar
 from tars import FIFO
 from machine import expect, wait_for
-from program import need_fuse, need_own_root, need_root, Varve, work_folder
+from program import children_of, need_fuse, need_own_root, need_root, Varve, work_folder
 
 NOISE = 3_000_000  # bytes in front of each file that nobody reads
 RUNTIME = """#!/bin/sh
@@ -78,9 +78,10 @@ def main():
         with Session(varve, "--volume", f"{volume}:/bin", asked.reference, "--", "command"):
             expect(not is_asked("srv/app/command"), "a volume may hold the command")
         before = asked.bytes()
-        with Session(varve, asked.reference, "--", "command"):
+        with Session(varve, asked.reference, "--", "command") as session:
             for path in ("srv/app/command", "bin/env", "opt/bin/tool", "opt/bin/last"):
                 wait_for(f"{path} is asked for", lambda path=path: is_asked(path))
+            wait_for("who read them has ended and is collected", lambda: len(children_of(session.process.pid)) == 1)
         expect(not is_asked("opt/bin/other"), "nobody runs it")
         spent = asked.bytes() - before
         expect(spent < 2 * NOISE, f"{spent} bytes fetched")
