@@ -1,8 +1,7 @@
 #include "fuse/session/command_ahead.h"
 
-#include <unistd.h>
-
 #include "core/base/child_process.h"
+#include "core/base/inherited.h"
 #include "core/base/log.h"
 #include "fuse/session/executable.h"
 
@@ -11,7 +10,7 @@ namespace {
 
 int read_command(const SessionRequest& request) {
   be_unheard();
-  ::close_range(STDERR_FILENO + 1, ~0U, 0);  // the lease of the image is held by a descriptor
+  close_all_but({});  // the lease of the image is held by a descriptor
   try {
     read_heads(Rootfs::open(request.lower),
                {.name = command_line(request.config, request.options).front(),

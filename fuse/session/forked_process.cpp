@@ -11,6 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/running_process.h"
 #include "core/base/safe_text.h"
 #include "fuse/session/runtimes/runtime.h"
 
@@ -47,13 +48,8 @@ ForkedProcess::~ForkedProcess() {
 }
 
 void ForkedProcess::abandon() noexcept {
-  if (!done_) send(SIGKILL);
+  if (!done_) send_signal(ended_, SIGKILL);
   done_ = true;
-}
-
-// By its descriptor: somebody else may have collected it, and its number be another's.
-void ForkedProcess::send(int signal) const noexcept {
-  ::syscall(SYS_pidfd_send_signal, ended_.get(), signal, nullptr, 0);
 }
 
 std::optional<int> ForkedProcess::wait(std::chrono::milliseconds limit, const CancelFlag* cancel) {
@@ -72,7 +68,7 @@ std::optional<int> ForkedProcess::wait(std::chrono::milliseconds limit, const Ca
 }
 
 std::optional<int> ForkedProcess::end(int signal, std::chrono::milliseconds limit, const CancelFlag* cancel) {
-  send(signal);
+  send_signal(ended_, signal);
   return wait(limit, cancel);
 }
 

@@ -29,10 +29,8 @@ class ForkedProcess {
   void abandon() noexcept;
 
  private:
-  void send(int signal) const noexcept;
-
   pid_t pid_;
-  UniqueFd ended_;
+  UniqueFd ended_;  // stands for it in signals: somebody else may have collected it, and its number be another's
   bool done_ = false;
 };
 

@@ -30,6 +30,7 @@
 #include "core/base/json_document.h"
 #include "core/base/running_process.h"
 #include "core/base/scratch_file.h"
+#include "fuse/session/forked_process.h"
 #include "fuse/session/runtimes/direct_entry.h"
 #include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/runtimes/seccomp_profile.h"
@@ -193,11 +194,9 @@ class Init {
   }
 
   std::optional<int> reap() const {
-    std::optional<int> ended;
     int status = 0;
-    for (pid_t gone = ::waitpid(-1, &status, WNOHANG); gone > 0; gone = ::waitpid(-1, &status, WNOHANG))
-      if (gone == command_) ended = shell_status(status);
-    return ended;
+    if (!collect_children(command_, status)) return std::nullopt;
+    return shell_status(status);
   }
 
   static constexpr int kBackgroundLookMs = 200;
