@@ -8,11 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <mutex>
+#include <random>
 #include <set>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -27,6 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxParameterBytes = 255;  // of one fsconfig string (fs/fsopen.c)
 const fs::path kBdiDir = "/sys/class/bdi";
+constexpr int kMostTries = 8;  // of a mount whose read-ahead is to be set: a second in all, or two
 
 // What the kernel has to say beyond errno: lines such as "e erofs: ..." (fsopen(2)).
 std::string kernel_message(int context) {
@@ -104,18 +109,39 @@ std::set<std::string> erofs_bdis() {
   return names;
 }
 
-// The number in the name does not come from the device number, so the new one is found by comparing; with several it is
-// left alone.
-void set_read_ahead(const std::set<std::string>& before, unsigned read_ahead_kb) {
+// Those of mounts that were made since. The number in a name is a count of the kernel's and says nothing of its mount.
+std::vector<std::string> erofs_bdis_since(const std::set<std::string>& before) {
   std::vector<std::string> fresh;
-  for (const auto& name : erofs_bdis()) {
-    if (!before.contains(name)) fresh.push_back(name);
-  }
+  std::ranges::set_difference(erofs_bdis(), before, std::back_inserter(fresh));
+  return fresh;
+}
+
+void set_read_ahead(const std::vector<std::string>& fresh, unsigned read_ahead_kb, const fs::path& dir) {
   if (fresh.size() != 1)
-    return log::debug("read-ahead of the new EROFS mount is left alone: {} new ones", fresh.size());
+    return log::warn(
+        "{}: read-ahead stays at the kernel's default: {} new EROFS mounts, so which is this one is not known",
+        dir.string(), fresh.size());
   std::ofstream file(kBdiDir / fresh.front() / "read_ahead_kb");
   file << read_ahead_kb << std::flush;
   if (!file) log::warn("cannot set the read-ahead of {}", fresh.front());
+}
+
+// Which bdi is that of the mount shows where no other EROFS was mounted beside it, on the whole machine: where one was
+// (a daemon with another root, another program), the mount is made anew.
+UniqueFd make_mount_with_read_ahead(const ErofsMountRequest& request) {
+  thread_local std::minstd_rand random(std::random_device{}());
+  for (int tries = 1;; ++tries) {
+    const auto before = erofs_bdis();
+    auto mount = make_mount(request);
+    const auto fresh = erofs_bdis_since(before);
+    if (fresh.size() <= 1 || tries == kMostTries) {
+      set_read_ahead(fresh, request.read_ahead_kb, request.dir);
+      return mount;
+    }
+    mount.reset();  // nobody has seen it
+    // Whoever met us makes another as well: not after the same time.
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(1, 4 << tries)(random)));
+  }
 }
 
 }  // namespace
@@ -177,11 +203,9 @@ std::string why_no_erofs(const std::system_error& error, const fs::path& tree_fi
 void mount_erofs(const ErofsMountRequest& request) {
   static std::mutex one_at_a_time;  // of the process, like the listing that it guards
   const std::lock_guard guard(one_at_a_time);
-  const auto before = request.read_ahead_kb == 0 ? std::set<std::string>{} : erofs_bdis();
-  const auto mount = make_mount(request);
+  const auto mount = request.read_ahead_kb == 0 ? make_mount(request) : make_mount_with_read_ahead(request);
   if (::move_mount(mount.get(), "", AT_FDCWD, request.dir.c_str(), MOVE_MOUNT_F_EMPTY_PATH) != 0)
     fail_errno("mount EROFS at {}", request.dir.string());
-  if (request.read_ahead_kb != 0) set_read_ahead(before, request.read_ahead_kb);
 }
 
 }  // namespace varve::fuse
