@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/oci/internal/descriptor_json.h"
 #include "core/oci/internal/file_blob.h"
+#include "core/oci/internal/file_stamp.h"
 
 namespace varve::oci {
 namespace {
@@ -169,17 +170,30 @@ JsonValue LayoutRepository::read_index() const {
   return JsonValue::parse(read_index_json(), name() + "/index.json", {.bytes = kMaxIndexJsonBytes});
 }
 
-std::vector<Descriptor> LayoutRepository::entries() const {
-  std::vector<Descriptor> list;
+// A machine that has many versions has a long list, and an image that is opened is looked for in it several times.
+struct LayoutRepository::Listed {
+  internal::FileStamp stamp;
+  std::vector<Descriptor> entries;
+};
+
+std::shared_ptr<const LayoutRepository::Listed> LayoutRepository::listed() const {
+  // Of before: where others change the file meanwhile, what is read is newer than the stamp, and read again next time.
+  const auto stamp = internal::stamp_of(dir_ / "index.json");
+  if (auto known = listed_.with([](const auto& listed) { return listed; }); known && known->stamp == stamp)
+    return known;
+  auto read = std::make_shared<Listed>(Listed{.stamp = stamp, .entries = {}});
   for (const auto& item : read_index().maybe("manifests").items()) {
     try {
-      list.push_back(internal::descriptor_from_json(item));
+      read->entries.push_back(internal::descriptor_from_json(item));
     } catch (const Unsupported&) {
       // An entry under another digest algorithm; nothing of ours refers to it.
     }
   }
-  return list;
+  if (stamp.is_settled()) listed_.with([&](auto& listed) { listed = read; });
+  return read;
 }
+
+std::vector<Descriptor> LayoutRepository::entries() const { return listed()->entries; }
 
 Document LayoutRepository::read_document(const Descriptor& descriptor) const {
   const auto what = name() + " " + descriptor.digest.to_string();
@@ -222,7 +236,8 @@ bool LayoutRepository::visit_list(const std::vector<Descriptor>& list, int depth
 template <typename Visit>
 bool LayoutRepository::visit_entries(const Visit& visit) const {
   std::set<Digest> seen;
-  return visit_list(entries(), 1, seen, visit);
+  const auto list = listed();
+  return visit_list(list->entries, 1, seen, visit);
 }
 
 Document LayoutRepository::by_digest(const Digest& digest) const {

@@ -82,9 +82,13 @@ class LayoutRepository final : public Repository {
     std::map<std::string, std::string> annotations;
   };
 
+  struct Listed;
+
   std::filesystem::path blob_path(const Digest& digest) const;
   Bytes read_index_json() const;
   JsonValue read_index() const;
+  // Read again only once the file is another one.
+  std::shared_ptr<const Listed> listed() const;
   Document by_digest(const Digest& digest) const;
   Document only_image();
   // Calls visit(entry) for all entries of index.json and of the indexes below it until it returns true.
@@ -101,6 +105,7 @@ class LayoutRepository final : public Repository {
 
   std::filesystem::path dir_;
   const std::shared_ptr<LateSync> later_;
+  mutable Guarded<std::shared_ptr<const Listed>> listed_;
   Guarded<std::map<Digest, Relation>> relations_;
 };
 

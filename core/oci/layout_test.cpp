@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -164,6 +165,34 @@ TEST_F(LayoutTest, KeepsFieldsOfOthersInIndexJson) {
   repository_->put_manifest(image_manifest("1"), kOciManifestType, "t");
   EXPECT_EQ(read_index()["annotations"]["who"], "other");
   EXPECT_EQ(read_index()["x-more"], 5);
+}
+
+// As umoci does, by a rename, and as skopeo does, over what is there: at once, and when the file has been left alone.
+TEST_F(LayoutTest, SeesWhatOthersWriteIntoItsList) {
+  const auto first = repository_->put_manifest(image_manifest("first"), kOciManifestType, "a");
+  const auto second = repository_->put_manifest(image_manifest("other"), kOciManifestType, "b");
+  const auto of_a = [&] { return repository_->manifest("a").descriptor.digest; };
+  const auto swapped = [&] {
+    auto index = read_index();
+    std::swap(index["manifests"][0]["annotations"], index["manifests"][1]["annotations"]);
+    return index.dump();
+  };
+  auto wanted = first.digest, other = second.digest;
+  for (const auto rest : {std::chrono::milliseconds(0), std::chrono::milliseconds(100)}) {
+    for (const bool in_place : {false, true, true}) {
+      ASSERT_EQ(of_a(), wanted);
+      std::this_thread::sleep_for(rest);
+      ASSERT_EQ(of_a(), wanted);
+      const auto text = swapped();
+      ASSERT_EQ(text.size(), std::filesystem::file_size(dir_ / "index.json"));
+      if (in_place)
+        std::ofstream(dir_ / "index.json") << text;
+      else
+        write_file_atomically(dir_ / "index.json", as_bytes(text));
+      std::swap(wanted, other);
+      EXPECT_EQ(of_a(), wanted) << "in place: " << in_place << ", after " << rest.count() << " ms";
+    }
+  }
 }
 
 TEST_F(LayoutTest, OnlyImageDoesNotCountArtifacts) {

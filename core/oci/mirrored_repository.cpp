@@ -13,6 +13,7 @@
 #include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "core/oci/internal/backoff.h"
+#include "core/oci/internal/file_stamp.h"
 #include "core/oci/internal/source_state.h"
 #include "core/oci/internal/sources.h"
 #include "core/oci/registry_repository.h"

@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/oci/internal/file_stamp.h"
 #include "core/oci/internal/hosts_toml.h"
 #include "core/oci/internal/registries_conf.h"
 #include "testing/temp_dir.h"

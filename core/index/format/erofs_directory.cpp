@@ -134,7 +134,7 @@ void ErofsReader::check_directory(CheckState& state) const {
   const auto [self, parent] = state.to_visit.back();
   state.to_visit.pop_back();
   const auto directory = parse_directory(self);
-  std::string previous;
+  std::string_view previous;
   std::uint64_t subdirectories = 0;
   unsigned dots = 0;
   visit_directory(

@@ -1,7 +1,5 @@
 #include "core/oci/internal/sources.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -229,18 +227,6 @@ RepositorySources find_sources(const Reference& reference, const RegistryOptions
   return found;
 } catch (const CorruptData& error) {
   fail<UsageError>("{}; mend it, or say --no-mirrors", error.what());
-}
-
-std::vector<FileStamp> stamps_of(const std::vector<fs::path>& paths) {
-  std::vector<FileStamp> stamps;
-  for (const auto& path : paths) {
-    struct stat status {};
-    const bool there = ::stat(path.c_str(), &status) == 0;
-    if (!there) status = {};
-    stamps.emplace_back(there, status.st_ino, std::uint64_t(status.st_size),
-                        std::int64_t(status.st_ctim.tv_sec) * 1'000'000'000 + status.st_ctim.tv_nsec);
-  }
-  return stamps;
 }
 
 }  // namespace varve::oci::internal

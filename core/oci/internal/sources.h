@@ -1,10 +1,8 @@
 #pragma once
 // Where a repository can be read: [[mirror]] of varve.toml, else containerd's hosts.toml, else containers'
 // registries.conf, else the registry that its name names.
-#include <cstdint>
 #include <filesystem>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "core/oci/internal/source.h"
@@ -20,9 +18,5 @@ struct RepositorySources {
 // Throws UsageError naming file and line for a file that cannot be read, and for a registry that registries.conf
 // blocks.
 RepositorySources find_sources(const Reference& reference, const RegistryOptions& options);
-
-// Differs once one of the paths is another file, or has changed.
-using FileStamp = std::tuple<bool, std::uint64_t, std::uint64_t, std::int64_t>;  // there, inode, size, changed
-std::vector<FileStamp> stamps_of(const std::vector<std::filesystem::path>& paths);
 
 }  // namespace varve::oci::internal

@@ -8,7 +8,7 @@
 
 #include <openssl/types.h>
 
-#include "core/oci/internal/sources.h"
+#include "core/oci/internal/file_stamp.h"
 
 namespace varve::oci::internal {
 

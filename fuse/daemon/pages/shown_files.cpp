@@ -1,7 +1,7 @@
 #include "fuse/daemon/pages/shown_files.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <vector>
 
 #include "core/base/image_path.h"
 
@@ -9,13 +9,21 @@ namespace varve::fuse {
 
 void for_each_name(const index::ErofsReader& tree, const OnName& on_name) {
   std::vector<std::pair<index::Nid, std::string>> folders{{tree.root(), {}}};
-  std::unordered_set<index::Nid> seen{tree.root()};
+  std::vector<bool> seen(tree.nid_end());
+  // A number that is none of the tree's is found when its folder is read.
+  const auto is_new = [&](index::Nid nid) {
+    if (nid >= seen.size()) return true;
+    const bool was_seen = seen[nid];
+    seen[nid] = true;
+    return !was_seen;
+  };
+  is_new(tree.root());
   while (!folders.empty()) {
     const auto [folder, path] = std::move(folders.back());
     folders.pop_back();
     tree.read_directory(folder, 0, [&, &path = path](std::string_view name, index::Nid nid, FileType type, auto) {
       if (name == "." || name == "..") return true;
-      if (type == FileType::kDirectory && seen.insert(nid).second) folders.emplace_back(nid, join_path(path, name));
+      if (type == FileType::kDirectory && is_new(nid)) folders.emplace_back(nid, join_path(path, name));
       on_name(nid, type, path, name);
       return true;
     });
