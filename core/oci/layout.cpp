@@ -472,6 +472,7 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
       entry.annotations = manifest.annotations;
       entry.annotations.erase(std::string(kRefNameAnnotation));  // a manifest does not choose its own tag
       entry.annotations.erase(std::string(kContainerdNameAnnotation));
+      entry.annotations[std::string(kSubjectAnnotation)] = manifest.subject ? manifest.subject->digest.to_string() : "";
     }
   }
   drop_if_damaged(entry);  // blobs of others are too large to be read again each time, documents are not
@@ -509,9 +510,14 @@ void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) 
 
 std::vector<Descriptor> LayoutRepository::referrers(const Digest& subject, std::string_view artifact_type) {
   std::vector<Descriptor> found;
-  std::set<Digest> known;
-  visit_entries([&](const Descriptor& entry) {
+  std::set<Digest> known, seen;
+  const auto list = listed();
+  // What put_manifest() notes saves reading the documents of all versions that are here.
+  visit_list(list->entries, later_ ? kMaxIndexDepth : 1, seen, [&](const Descriptor& entry) {
+    if (later_ && entry.artifact_type.empty()) return false;
     if (!artifact_type.empty() && !entry.artifact_type.empty() && entry.artifact_type != artifact_type) return false;
+    const auto noted = entry.annotations.find(std::string(kSubjectAnnotation));
+    if (noted != entry.annotations.end() && noted->second != subject.to_string()) return false;
     if (!known.insert(entry.digest).second) return false;
     const auto relation = relation_of(entry);
     if (!relation || relation->subject != subject) return false;

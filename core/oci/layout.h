@@ -27,6 +27,9 @@ inline constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousa
 // The names that entries of index.json carry: the OCI image spec's (image-layout.md), and containerd's.
 inline constexpr std::string_view kRefNameAnnotation = "org.opencontainers.image.ref.name";
 inline constexpr std::string_view kContainerdNameAnnotation = "io.containerd.image.name";
+// And that of artifacts which we put there: the digest of what they belong to, "" if that is nothing. A hint: what the
+// manifest says counts.
+inline constexpr std::string_view kSubjectAnnotation = "dev.varve.subject";
 
 // The manifest that a tag is about, if it is made of a digest: a list of referrers (distribution-spec, "Referrers Tag
 // Schema"), or what cosign attaches
@@ -43,8 +46,9 @@ void drop_entries(const std::filesystem::path& dir, const std::set<Digest>& mani
 // rename while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {
  public:
-  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout. With `later` put_blob()
-  // does not wait for the disk; put_manifest() does, for all blobs before it.
+  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout. With `later` it is written
+  // to by nobody else: put_blob() does not wait for the disk (put_manifest() does, for all blobs before it), and what
+  // the list does not call an artifact is taken to be none.
   explicit LayoutRepository(std::filesystem::path dir, std::shared_ptr<LateSync> later = nullptr);
   // Makes the folder and an empty layout where there is none.
   static std::shared_ptr<LayoutRepository> create(const std::filesystem::path& dir,

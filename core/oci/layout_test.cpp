@@ -275,6 +275,36 @@ TEST_F(LayoutTest, ListsReferrersByTheirContent) {
   EXPECT_THAT(repository_->referrers(image.digest, "application/vnd.a"), SizeIs(1));
 }
 
+TEST_F(LayoutTest, ReadsNoReferrersOfOtherManifests) {
+  const auto one = repository_->put_manifest(image_manifest("one"), kOciManifestType, "one");
+  const auto two = repository_->put_manifest(image_manifest("two"), kOciManifestType, "two");
+  const auto of_one = repository_->put_manifest(artifact(one, "application/x"), kOciManifestType, "");
+  const auto of_two = repository_->put_manifest(artifact(two, "application/x"), kOciManifestType, "");
+  const auto digests = [](const std::vector<Descriptor>& referrers) {
+    std::vector<Digest> all;
+    for (const auto& referrer : referrers) all.push_back(referrer.digest);
+    return all;
+  };
+  for (const bool ours : {false, true}) {
+    const auto opened = create_layout(dir_.path(), ours ? std::make_shared<LateSync>() : nullptr);
+    EXPECT_THAT(digests(opened->referrers(one.digest, "application/x")), ElementsAre(of_one.digest));
+    EXPECT_THAT(digests(opened->referrers(two.digest, "")), ElementsAre(of_two.digest));
+  }
+  // What is noted leads to no more than is there: the manifest has the last word.
+  auto index = read_index();
+  for (auto& entry : index["manifests"])
+    if (entry["annotations"].contains(kSubjectAnnotation))
+      entry["annotations"][kSubjectAnnotation] = one.digest.to_string();
+  write_index(index);
+  const auto again = create_layout(dir_.path());
+  EXPECT_THAT(digests(again->referrers(one.digest, "application/x")), ElementsAre(of_one.digest));
+  EXPECT_THAT(digests(again->referrers(two.digest, "application/x")), IsEmpty());
+  // Others note nothing.
+  for (auto& entry : index["manifests"]) entry["annotations"].erase(kSubjectAnnotation);
+  write_index(index);
+  EXPECT_THAT(digests(create_layout(dir_.path())->referrers(two.digest, "")), ElementsAre(of_two.digest));
+}
+
 TEST_F(LayoutTest, RefusesAChangedManifest) {
   const auto image = repository_->put_manifest(image_manifest("1"), kOciManifestType, "latest");
   auto bytes = image_manifest("1");
