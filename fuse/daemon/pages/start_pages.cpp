@@ -213,12 +213,14 @@ void StartPages::let_go() {
   if (frames_) frames_->stop();
   interrupted_ = reading_;
   changed_.wait(lock, [&] { return !reading_; });
+  starts_.clear();  // what began meanwhile
   interrupted_ = false;
 }
 
 void StartPages::loop(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [&] { return !starts_.empty(); })) {
+  // Not while let_go() waits: it would never find this thread at rest, as what began meanwhile is not taken up.
+  while (changed_.wait(lock, stop, [&] { return !starts_.empty() && !interrupted_; })) {
     reading_ = true;
     Reader reader(*this);
     while (!starts_.empty() && !interrupted_) {
