@@ -1,15 +1,14 @@
 #!/usr/bin/python3
 """Whether a start takes longer on a machine that has seen many versions of an image: known_versions.py [--versions 100] [--layers 40] [--rounds 7].
 A daemon that has just begun mounts one, and then once more. Root; VARVE is the program, default build/release/varve."""
-import argparse, os, statistics, sys, time
+import argparse, statistics, sys, time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/oracle"))
 import layouts  # noqa: E402
 from program import Varve, need_fuse, need_root, work_folder  # noqa: E402
+from run import cpu_seconds  # noqa: E402
 from tars import Tar  # noqa: E402
-
-TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def layer(name, content):
@@ -19,11 +18,6 @@ def layer(name, content):
 def make_versions(work, count, layers):
     shared = [layer(f"shared{number}", b"%d" % number) for number in range(layers - 1)]
     return [layouts.gzip_image(work / f"version{number}", [*shared, layer("own", b"%d" % number)], "latest") for number in range(count)]
-
-
-def cpu_ms(pid):
-    user, system = map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
-    return (user + system) * TICK_MS
 
 
 def mount(varve, image, place):
@@ -52,9 +46,9 @@ def measure(work, versions, layers, rounds):
         for _ in range(rounds):
             varve.stop_daemon()
             first, daemon = mount(varve, images[-1], place)
-            first_cpu = cpu_ms(daemon)
+            first_cpu = cpu_seconds(daemon) * 1000
             second, _ = mount(varve, images[-1], place)
-            rows.append((first, first_cpu, second, cpu_ms(daemon) - first_cpu))
+            rows.append((first, first_cpu, second, cpu_seconds(daemon) * 1000 - first_cpu))
         first, first_cpu, second, second_cpu = (statistics.median(column) for column in zip(*rows))
         print(f"{versions} versions of {layers} layers: a fresh daemon's first mount {first:.0f} ms, its CPU {first_cpu:.0f}; the second {second:.0f}, {second_cpu:.0f}", flush=True)
 

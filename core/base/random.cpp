@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
+#include <random>
+
 #include "core/base/errors.h"
 
 namespace varve {
@@ -17,6 +19,11 @@ std::string random_hex(std::size_t bytes) {
   std::string text;
   for (const auto byte : random_bytes(bytes)) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   return text;
+}
+
+std::chrono::milliseconds random_wait(std::chrono::milliseconds least, std::chrono::milliseconds most) {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  return std::chrono::milliseconds(std::uniform_int_distribution(least.count(), most.count())(random));
 }
 
 }  // namespace varve

@@ -234,10 +234,10 @@ bool LayoutRepository::visit_list(const std::vector<Descriptor>& list, int depth
 }
 
 template <typename Visit>
-bool LayoutRepository::visit_entries(const Visit& visit) const {
+bool LayoutRepository::visit_entries(const Visit& visit, int depth) const {
   std::set<Digest> seen;
   const auto list = listed();
-  return visit_list(list->entries, 1, seen, visit);
+  return visit_list(list->entries, depth, seen, visit);
 }
 
 Document LayoutRepository::by_digest(const Digest& digest) const {
@@ -510,14 +510,14 @@ void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) 
 
 std::vector<Descriptor> LayoutRepository::referrers(const Digest& subject, std::string_view artifact_type) {
   std::vector<Descriptor> found;
-  std::set<Digest> known, seen;
-  const auto list = listed();
+  std::set<Digest> known;
+  const auto wanted = subject.to_string();
   // What put_manifest() notes saves reading the documents of all versions that are here.
-  visit_list(list->entries, later_ ? kMaxIndexDepth : 1, seen, [&](const Descriptor& entry) {
+  const auto visit = [&](const Descriptor& entry) {
     if (later_ && entry.artifact_type.empty()) return false;
     if (!artifact_type.empty() && !entry.artifact_type.empty() && entry.artifact_type != artifact_type) return false;
     const auto noted = entry.annotations.find(std::string(kSubjectAnnotation));
-    if (noted != entry.annotations.end() && noted->second != subject.to_string()) return false;
+    if (noted != entry.annotations.end() && noted->second != wanted) return false;
     if (!known.insert(entry.digest).second) return false;
     const auto relation = relation_of(entry);
     if (!relation || relation->subject != subject) return false;
@@ -527,7 +527,8 @@ std::vector<Descriptor> LayoutRepository::referrers(const Digest& subject, std::
     referrer.annotations = relation->annotations;
     found.push_back(std::move(referrer));
     return false;
-  });
+  };
+  visit_entries(visit, later_ ? kMaxIndexDepth : 1);
   return found;
 }
 

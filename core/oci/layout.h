@@ -46,9 +46,9 @@ void drop_entries(const std::filesystem::path& dir, const std::set<Digest>& mani
 // rename while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {
  public:
-  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout. With `later` it is written
-  // to by nobody else: put_blob() does not wait for the disk (put_manifest() does, for all blobs before it), and what
-  // the list does not call an artifact is taken to be none.
+  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout. With `later` it is
+  // our own, and only put_manifest() adds to its list: put_blob() does not wait for the disk (put_manifest() does, for
+  // all blobs before it), and what the list does not call an artifact is taken to be none.
   explicit LayoutRepository(std::filesystem::path dir, std::shared_ptr<LateSync> later = nullptr);
   // Makes the folder and an empty layout where there is none.
   static std::shared_ptr<LayoutRepository> create(const std::filesystem::path& dir,
@@ -95,9 +95,10 @@ class LayoutRepository final : public Repository {
   std::shared_ptr<const Listed> listed() const;
   Document by_digest(const Digest& digest) const;
   Document only_image();
-  // Calls visit(entry) for all entries of index.json and of the indexes below it until it returns true.
+  // Calls visit(entry) for all entries of index.json and of the indexes below it until it returns true. With
+  // kMaxIndexDepth for those of index.json alone.
   template <typename Visit>
-  bool visit_entries(const Visit& visit) const;
+  bool visit_entries(const Visit& visit, int depth = 1) const;
   template <typename Visit>
   bool visit_list(const std::vector<Descriptor>& list, int depth, std::set<Digest>& seen, const Visit& visit) const;
   // Absent if the manifest is not here or cannot be read: other tools leave such entries behind.

@@ -14,13 +14,13 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
-#include <random>
 #include <set>
 #include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "fuse/mount/mount_child.h"
 #include "fuse/mount/mount_table.h"
 
@@ -28,6 +28,7 @@ namespace varve::fuse {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 constexpr std::size_t kMaxParameterBytes = 255;  // of one fsconfig string (fs/fsopen.c)
 const fs::path kBdiDir = "/sys/class/bdi";
@@ -129,7 +130,6 @@ void set_read_ahead(const std::vector<std::string>& fresh, unsigned read_ahead_k
 // Which bdi is that of the mount shows where no other EROFS was mounted beside it, on the whole machine: where one was
 // (a daemon with another root, another program), the mount is made anew.
 UniqueFd make_mount_with_read_ahead(const ErofsMountRequest& request) {
-  thread_local std::minstd_rand random(std::random_device{}());
   for (int tries = 1;; ++tries) {
     const auto before = erofs_bdis();
     auto mount = make_mount(request);
@@ -140,7 +140,7 @@ UniqueFd make_mount_with_read_ahead(const ErofsMountRequest& request) {
     }
     mount.reset();  // nobody has seen it
     // Whoever met us makes another as well: not after the same time.
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(1, 4 << tries)(random)));
+    std::this_thread::sleep_for(random_wait(1ms, 4ms * (1 << tries)));
   }
 }
 

@@ -1,9 +1,9 @@
 #include "fuse/stream/attempts.h"
 
 #include <algorithm>
-#include <random>
 
 #include "core/base/errors.h"
+#include "core/base/random.h"
 
 namespace varve::fuse {
 namespace {
@@ -28,11 +28,9 @@ Failure kind_of(const std::exception_ptr& error) {
 
 // Doubling from 100 ms to 5 s, less a random part, so that machines that fail together do not return together.
 std::chrono::milliseconds back_off(unsigned failures) {
-  constexpr std::int64_t kBaseMs = 100;
-  constexpr std::int64_t kLongestMs = 5'000;
-  const auto longest = std::min(kLongestMs, kBaseMs << std::min(failures, 16u));
-  thread_local std::minstd_rand random{std::random_device{}()};
-  return std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(longest / 2, longest)(random));
+  constexpr std::chrono::milliseconds kBase{100}, kLongest{5'000};
+  const auto longest = std::min(kLongest, kBase * (1u << std::min(failures, 16u)));
+  return random_wait(longest / 2, longest);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "core/oci/internal/backoff.h"
 
 #include <algorithm>
-#include <random>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -19,8 +19,7 @@ void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds
   if (retry_after && *retry_after > kMaxRetryAfter)
     throw GaveUp(fmt::format("{}; the registry asks to wait {} s", reason, retry_after->count()), retry_after, false);
   const auto bound = std::min(kLastBound, kFirstBound * (1 << std::min(failures_ - 1, 10)));
-  thread_local std::minstd_rand random(std::random_device{}());
-  std::chrono::milliseconds duration(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random));
+  auto duration = random_wait(std::chrono::milliseconds(0), bound);
   if (retry_after) duration += *retry_after;
   log::debug("{}; tried again in {} ms", reason, duration.count());
   if (cancel_ == nullptr) return clock_.sleep_for(duration);

@@ -1,8 +1,8 @@
 #include "core/oci/internal/source_state.h"
 
 #include <algorithm>
-#include <random>
 
+#include "core/base/random.h"
 #include "core/oci/known_hosts.h"
 
 namespace varve::oci::internal {
@@ -13,9 +13,7 @@ constexpr std::size_t kMaxRememberedDigests = 4096;
 // Less a random part, so that machines that lost a mirror together do not return to it together.
 std::chrono::milliseconds rest_of(unsigned rests) {
   const auto bound = std::min<std::chrono::milliseconds>(kLongestRest, kFirstRest * (1u << std::min(rests, 16u)));
-  thread_local std::minstd_rand random{std::random_device{}()};
-  return std::chrono::milliseconds(
-      std::uniform_int_distribution<std::int64_t>(bound.count() / 2, bound.count())(random));
+  return random_wait(bound / 2, bound);
 }
 
 }  // namespace

@@ -6,24 +6,35 @@
 #include "core/base/image_path.h"
 
 namespace varve::fuse {
+namespace {
+
+class SeenNids {
+ public:
+  explicit SeenNids(const index::ErofsReader& tree) : seen_(tree.nid_end()) {}
+  // True the first time; always for a number that is none of the tree's, which who reads it finds.
+  bool add(index::Nid nid) {
+    if (nid >= seen_.size()) return true;
+    const bool is_new = !seen_[nid];
+    seen_[nid] = true;
+    return is_new;
+  }
+
+ private:
+  std::vector<bool> seen_;
+};
+
+}  // namespace
 
 void for_each_name(const index::ErofsReader& tree, const OnName& on_name) {
   std::vector<std::pair<index::Nid, std::string>> folders{{tree.root(), {}}};
-  std::vector<bool> seen(tree.nid_end());
-  // A number that is none of the tree's is found when its folder is read.
-  const auto is_new = [&](index::Nid nid) {
-    if (nid >= seen.size()) return true;
-    const bool was_seen = seen[nid];
-    seen[nid] = true;
-    return !was_seen;
-  };
-  is_new(tree.root());
+  SeenNids seen(tree);
+  seen.add(tree.root());
   while (!folders.empty()) {
     const auto [folder, path] = std::move(folders.back());
     folders.pop_back();
     tree.read_directory(folder, 0, [&, &path = path](std::string_view name, index::Nid nid, FileType type, auto) {
       if (name == "." || name == "..") return true;
-      if (type == FileType::kDirectory && is_new(nid)) folders.emplace_back(nid, join_path(path, name));
+      if (type == FileType::kDirectory && seen.add(nid)) folders.emplace_back(nid, join_path(path, name));
       on_name(nid, type, path, name);
       return true;
     });
@@ -31,11 +42,9 @@ void for_each_name(const index::ErofsReader& tree, const OnName& on_name) {
 }
 
 void for_each_file(const index::ErofsReader& tree, const OnFile& on_file) {
-  std::vector<bool> seen(tree.nid_end());
+  SeenNids seen(tree);
   for_each_name(tree, [&](index::Nid nid, FileType type, const std::string& folder, std::string_view name) {
-    if (type != FileType::kRegular || (nid < seen.size() && seen[nid])) return;
-    if (nid < seen.size()) seen[nid] = true;
-    on_file(nid, folder, name);
+    if (type == FileType::kRegular && seen.add(nid)) on_file(nid, folder, name);
   });
 }
 
