@@ -53,7 +53,7 @@ ImagePacks::~ImagePacks() {
 void ImagePacks::enable(const std::function<bool(const index::StartPack&)>& is_here) {
   if (enabled_.exchange(true)) return;
   for (auto& group : groups_)
-    if (is_here(group.group->pack) && !group.triggered.exchange(true)) use(group);
+    if (is_here(group.group->pack)) use_once(group);
 }
 
 void ImagePacks::look_for_triggers(const Layer& layer, ByteRange range) {
@@ -62,7 +62,7 @@ void ImagePacks::look_for_triggers(const Layer& layer, ByteRange range) {
   for (; trigger != layer.triggers.end() && trigger->first.offset < range.end(); ++trigger)
     if (trigger->first.overlaps(range)) {
       auto& group = *trigger->second;
-      if (!group.triggered.exchange(true)) use(group);
+      use_once(group);
       if (group.used) tell(group);
     }
 }
@@ -76,6 +76,10 @@ std::shared_ptr<void> ImagePacks::listen(OnStart on_start) {
   auto listeners = listeners_->lock();
   const auto here = listeners->insert(listeners->end(), std::move(on_start));
   return {nullptr, [all = listeners_, here](void*) { all->lock()->erase(here); }};
+}
+
+void ImagePacks::use_once(Group& group) {
+  std::call_once(group.triggered, [&] { use(group); });
 }
 
 void ImagePacks::use(Group& group) {

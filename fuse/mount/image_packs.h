@@ -8,6 +8,9 @@
 //               the layer has the bytes: from there; a pack that was triggered has them: from it, and from the
 //               layer if the pack fails; else from the layer
 //
+// The kernel asks for a file's pages by several requests at once: who reads of a trigger while its stream is opened
+// waits for that, else it would read from the layer what is in the pack.
+//
 // The start that began last is brought first: what it waits for is what the one before waits for, too (pandas imports
 // numpy). What several packs hold is read from the one that was used first; frames of the others that hold nothing else
 // are not brought.
@@ -81,7 +84,7 @@ class ImagePacks {
  private:
   struct Group {
     const index::StartGroup* group = nullptr;
-    std::atomic<bool> triggered = false;
+    std::once_flag triggered;
     PackSource source;                // its stream is set before `used`
     std::vector<std::uint64_t> ends;  // of the pack's ranges, in its stream; likewise
     std::vector<bool> is_read;        // by frame: whether bytes of it are read from it; likewise
@@ -113,6 +116,7 @@ class ImagePacks {
 
   void look_for_triggers(const Layer& layer, ByteRange range);
   void tell(const Group& group);
+  void use_once(Group& group);
   void use(Group& group);
   void add_places(std::uint32_t layer, Places fresh, Group& group);
   void bring_loop(const std::stop_token& stop);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <future>
 #include <random>
 
 #include "core/base/errors.h"
@@ -54,6 +57,7 @@ class ImagePacksTest : public ::testing::Test {
         packs_, std::vector<std::shared_ptr<LayerStream>>{layer_}, std::make_shared<ImageSeeds>(),
         [this](const index::StartPack& wanted) -> std::shared_ptr<LayerStream> {
           if (refuse_) fail<TemporaryError>("the disk is full");
+          if (while_opened_) while_opened_();
           return streams_.at(wanted.blob);
         },
         [this](const index::StartPack& wanted) {
@@ -89,6 +93,7 @@ class ImagePacksTest : public ::testing::Test {
   index::StartPacks packs_;
   std::map<Digest, std::shared_ptr<test::FakeLayerStream>> streams_;
   bool refuse_ = false, refuse_to_keep_ = false;
+  std::function<void()> while_opened_;
   Guarded<std::vector<std::pair<Digest, std::thread::id>>> kept_;
   std::shared_ptr<ImagePacks> images_packs_;
   std::shared_ptr<PackedFile> file_;
@@ -111,6 +116,24 @@ TEST_F(ImagePacksTest, TheTriggersFirstReadBringsAllOfThePackAndNothingOfTheLaye
   EXPECT_EQ(layer_->wishes(), 0u);
   // Brought, whoever reads.
   while (pack("numpy").wished() != std::vector<ByteRange>{{0, 658'192}}) std::this_thread::yield();
+}
+
+TEST_F(ImagePacksTest, WhoReadsBesideTheTriggersFirstReadWaitsForThePack) {
+  add_group("numpy", {{4096, 4096}, {100'000, 50'000}});
+  std::promise<void> opening, beside;
+  while_opened_ = [&] {
+    opening.set_value();
+    // Passes soon, whoever waits; long enough for a read that does not wait to be through.
+    beside.get_future().wait_for(std::chrono::milliseconds(200));
+  };
+  open();
+  auto first = std::async(std::launch::async, [&] { return read({4096, 2048}); });
+  opening.get_future().wait();
+  EXPECT_EQ(read({6144, 2048}), "right");
+  beside.set_value();
+  EXPECT_EQ(first.get(), "right");
+  EXPECT_EQ(layer_->wishes(), 0u);
+  EXPECT_TRUE(is_learnt({100'000, 50'000}));
 }
 
 TEST_F(ImagePacksTest, WhatDescribesAPackIsKeptOnceAndNotByWhoReads) {

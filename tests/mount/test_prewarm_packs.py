@@ -71,7 +71,8 @@ def main():
         varve.work.mkdir()
         test_learn.BASE = Images(work / "base").base
         (work / "images").mkdir()
-        image = test_learn.write(work / "images", "old", 1_600_000_000)
+        # A file for each layer: what was not learnt is a span without neighbours, which come, too, where the link is idle.
+        image = test_learn.write(work / "images", "old", 1_600_000_000, layers=16)
         varve.index(image)
         groups = test_learn.learn(varve, image, "--top", 3, command=COMMAND)["groups"]
         packs = {group["name"]: group["bytes"] for group in groups}
