@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Log lines in the journal: fields that people filter by when standard error leads there, lines on standard error as ever when it does not."""
-import ctypes, os, signal, socket, struct, subprocess, sys, time
+import os, signal, socket, struct, subprocess, sys, time
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
@@ -9,15 +9,11 @@ import layouts, program, tars  # noqa: E402
 from tiny_image import expect  # noqa: E402
 
 SOCKET = "/run/systemd/journal/socket"
-CLONE_NEWNS = 0x20000
 
 
 def own_run_folder():
     """Nobody else sees what is mounted from here on, and this machine's own journal is not asked."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS) != 0:
-        program.skip("this machine gives no mount namespace")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    program.take_own_mounts()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     os.makedirs(os.path.dirname(SOCKET))
 

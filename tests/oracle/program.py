@@ -33,6 +33,14 @@ def let_go_of_others_mounts():
         subprocess.run(["umount", "-l", place], stderr=subprocess.DEVNULL)
 
 
+def take_own_mounts():
+    """From here on this process mounts in a namespace of its own: what a test beside it copies into one of its own would stay mounted there, and so does what this one copied."""
+    if ctypes.CDLL(None, use_errno=True).unshare(0x20000):  # CLONE_NEWNS
+        skip("this machine gives no mount namespace")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    let_go_of_others_mounts()
+
+
 def need_fuse():
     if not os.path.exists("/dev/fuse"):
         skip("this machine has no /dev/fuse")
