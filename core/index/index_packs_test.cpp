@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/codec/span_decoder.h"
 #include "core/index/index_sources.h"
 #include "core/index/prove_index.h"
 #include "core/index/this_index.h"
 #include "testing/indexed_image_fixture.h"
+#include "testing/refusal.h"
 
 namespace varve::index {
 namespace {
@@ -38,6 +40,19 @@ class IndexPacksTest : public test::IndexedImageFixture {
     return publish_packs(image_, load_index(local_, image_, IndexPlace::kRepository), packs, local_, *repository_,
                          CancelFlag());
   }
+  oci::Descriptor add_list(ByteView bytes, std::string_view media_type = kStartPacksMediaType) {
+    auto blob = repository_->add_blob(bytes);
+    blob.media_type = media_type;
+    return blob;
+  }
+  // Of an index that has that list.
+  std::string refusal_of_list(ByteView bytes) {
+    auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+    blobs.start_packs = add_list(bytes);
+    blobs.generation = ++generation_;
+    publish(blobs);
+    return test::refusal_of<Error>([&] { load_index(local_, image_); });
+  }
   std::string disproved(const StartPacks& packs) {
     auto index = load_index(local_, image_);
     index.packs = packs;
@@ -57,6 +72,7 @@ class IndexPacksTest : public test::IndexedImageFixture {
 
   Bytes stream_;
   bool disk_is_bad_ = false;
+  std::uint64_t generation_ = 0;
   LocalIndex local_{dir_.path() / "root"};
 };
 
@@ -74,6 +90,25 @@ TEST_F(IndexPacksTest, ComeWithAnIndexOfTheirOwn) {
   EXPECT_TRUE(load_index(other, image_, IndexPlace::kRepository).packs.empty());
 }
 
+TEST_F(IndexPacksTest, AListOfEarlierVersionsIsReadAndStaysWhatItIs) {
+  auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  blobs.start_packs = add_list(packs().encode(), kPlainStartPacksMediaType);
+  blobs.packs = {repository_->add_blob(to_bytes(as_bytes(std::string_view("a frame"))))};
+  publish(blobs);
+  const auto loaded = load_index(local_, image_);
+  EXPECT_EQ(loaded.packs, packs());
+  const auto noted = publish_profile(image_, loaded, {}, local_, *repository_, CancelFlag());
+  EXPECT_EQ(noted.start_packs->media_type, kPlainStartPacksMediaType);
+  LocalIndex other(dir_ / "other");
+  EXPECT_EQ(load_index(other, image_).packs, packs());
+}
+
+TEST_F(IndexPacksTest, AListThatIsNoneOrUnpacksToMoreThanAListMayHaveIsRefusedByName) {
+  EXPECT_THAT(refusal_of_list(packs().encode()), HasSubstr("index blob sha256:"));
+  const Bytes many(kMaxStartPacksBlobBytes + 1);
+  EXPECT_THAT(refusal_of_list(codec::compress_zstd(many, 1)), HasSubstr("exceed the limit"));
+}
+
 TEST_F(IndexPacksTest, AreNamedByTheIndexesThatAreHereAndWhole) {
   publish();
   EXPECT_TRUE(packs_named(local_, image_.digest()).empty());
@@ -89,7 +124,7 @@ TEST_F(IndexPacksTest, AreNamedByTheIndexesThatAreHereAndWhole) {
 
 TEST_F(IndexPacksTest, MustBeNamedByTheManifest) {
   auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
-  blobs.start_packs = repository_->add_blob(packs().encode());
+  blobs.start_packs = add_list(pack_start_packs(packs()));
   publish(blobs);
   try {
     load_index(local_, image_);
@@ -106,7 +141,7 @@ TEST_F(IndexPacksTest, OfAnIndexThatNobodyVouchesForAreNotTaken) {
   local_.origins().note_built_here(ours.digest);
   auto theirs = blobs_of({map_of(0), map_of(1), map_of(2)});
   theirs.generation = 5;
-  theirs.start_packs = repository_->add_blob(packs().encode());
+  theirs.start_packs = add_list(pack_start_packs(packs()));
   theirs.packs = {repository_->add_blob(to_bytes(as_bytes(std::string_view("a frame"))))};
   publish(theirs);
   const auto loaded = load_index(local_, image_, IndexPlace::kRepository);

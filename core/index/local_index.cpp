@@ -526,7 +526,8 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   if (index.blobs.start_packs) {
     const auto what = what_of(*index.blobs.start_packs);
     index.packs =
-        StartPacks::decode(local.blob(*index.blobs.start_packs, *index.source, kMaxStartPacksBlobBytes), what);
+        unpack_start_packs(index.blobs.start_packs->media_type,
+                           local.blob(*index.blobs.start_packs, *index.source, kMaxStartPacksBlobBytes), what);
     index.packs.check(index.maps, what);
     check_packs_are_named(index, what);
   }

@@ -147,7 +147,7 @@ ImageIndexBlobs publish_packs(const oci::Image& image, const LoadedIndex& index,
   blobs.start_packs.reset();
   blobs.packs.clear();
   if (!packs.empty()) {
-    blobs.start_packs = oci::put_bytes(local.repository(), packs.encode(), kStartPacksMediaType);
+    blobs.start_packs = oci::put_bytes(local.repository(), pack_start_packs(packs), kStartPacksMediaType);
     std::map<Digest, oci::Descriptor> named;
     for (const auto& group : packs.groups) named.emplace(group.pack.blob, group.pack.descriptor());
     for (const auto& [digest, blob] : named) blobs.packs.push_back(blob);

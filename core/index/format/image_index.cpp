@@ -313,6 +313,8 @@ Bytes pack_tree(const ErofsImage& image) { return codec::compress_zstd(image.byt
 
 Bytes pack_ranges(const RangesDevice& ranges) { return codec::compress_zstd(ranges.encode(), kIndexZstdLevel); }
 
+Bytes pack_start_packs(const StartPacks& packs) { return codec::compress_zstd(packs.encode(), kIndexZstdLevel); }
+
 void unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what, AtomicFile& file) {
   TreeFile out(tree_bytes, what, file);
   codec::ZstdWalker walker(std::string(what), out);
@@ -327,6 +329,11 @@ RangesDevice unpack_ranges(ByteView blob, std::string_view what) {
   return RangesDevice::decode(codec::decompress_zstd(blob, kMaxRangesBytes, what), what);
 }
 
+StartPacks unpack_start_packs(std::string_view media_type, ByteView blob, std::string_view what) {
+  if (media_type == kPlainStartPacksMediaType) return StartPacks::decode(blob, what);
+  return StartPacks::decode(codec::decompress_zstd(blob, kMaxStartPacksBlobBytes, what), what);
+}
+
 oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs) {
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kIndexArtifactType;
@@ -336,7 +343,7 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
   if (blobs.cold) manifest.layers.push_back(named(*blobs.cold, kColdMediaType));
   if (blobs.profile) manifest.layers.push_back(named(*blobs.profile, kProfileMediaType));
-  if (blobs.start_packs) manifest.layers.push_back(named(*blobs.start_packs, kStartPacksMediaType));
+  if (blobs.start_packs) manifest.layers.push_back(oci::bare(*blobs.start_packs));
   for (const auto& pack : blobs.packs) manifest.layers.push_back(named(pack, kPackMediaType));
   if (blobs.seeds) manifest.layers.push_back(named(*blobs.seeds, kSeedsMediaType));
   std::set<Digest> named_layers;
@@ -383,7 +390,7 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
     } else if (descriptor.media_type == kProfileMediaType) {
       if (blobs.profile) fail<CorruptData>("{}: names two profiles", what);
       blobs.profile = oci::bare(descriptor);
-    } else if (descriptor.media_type == kStartPacksMediaType) {
+    } else if (descriptor.media_type == kStartPacksMediaType || descriptor.media_type == kPlainStartPacksMediaType) {
       if (blobs.start_packs) fail<CorruptData>("{}: names two lists of start-up packs", what);
       blobs.start_packs = oci::bare(descriptor);
     } else if (descriptor.media_type == kPackMediaType) {

@@ -13,6 +13,7 @@
 #include "core/base/file.h"
 #include "core/index/format/erofs.h"
 #include "core/index/format/layer_map.h"
+#include "core/index/format/start_packs.h"
 #include "core/oci/image.h"
 #include "core/trust/judge.h"
 
@@ -28,7 +29,9 @@ inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.la
 inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
 inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v1";
 inline constexpr std::string_view kProfileMediaType = "application/vnd.varve.profile.v1";
-inline constexpr std::string_view kStartPacksMediaType = "application/vnd.varve.start-packs.v1";
+inline constexpr std::string_view kStartPacksMediaType = "application/vnd.varve.start-packs.v1+zstd";
+inline constexpr std::string_view kPlainStartPacksMediaType =
+    "application/vnd.varve.start-packs.v1";                                               // read, not written any more
 inline constexpr std::string_view kPackMediaType = "application/vnd.varve.pack.v1+zstd";  // one of those that it names
 inline constexpr std::string_view kSeedsMediaType = "application/vnd.varve.seeds.v1+zstd";
 inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
@@ -64,11 +67,12 @@ struct ImageIndexBlobs {
   oci::Descriptor tree;
   std::uint64_t tree_bytes = 0;  // decompressed
   std::optional<oci::Descriptor> ranges;
-  std::optional<oci::Descriptor> cold;         // cold_ranges.h; absent: nothing is cold
-  std::optional<oci::Descriptor> profile;      // profile.h; absent: nothing is known of start-ups
-  std::optional<oci::Descriptor> start_packs;  // start_packs.h; absent: nothing was learnt
-  std::vector<oci::Descriptor> packs;          // that it names, by digest, each once
-  std::optional<oci::Descriptor> seeds;        // seeds.h; absent: made without an earlier version
+  std::optional<oci::Descriptor> cold;     // cold_ranges.h; absent: nothing is cold
+  std::optional<oci::Descriptor> profile;  // profile.h; absent: nothing is known of start-ups
+  // start_packs.h, its media type says in which form; absent: nothing was learnt.
+  std::optional<oci::Descriptor> start_packs;
+  std::vector<oci::Descriptor> packs;    // that it names, by digest, each once
+  std::optional<oci::Descriptor> seeds;  // seeds.h; absent: made without an earlier version
   std::uint64_t generation =
       0;  // how often its cold marks or its profile were changed: of two indexes of one tool the later one is taken
   std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
@@ -82,14 +86,16 @@ struct ImageIndexBlobs {
   std::uint64_t first_load_bytes() const;
 };
 
-// The tree and ranges blobs as they are published.
+// Tree, ranges and list of start-up packs as they are published.
 Bytes pack_tree(const ErofsImage& image);
 Bytes pack_ranges(const RangesDevice& ranges);
+Bytes pack_start_packs(const StartPacks& packs);  // kStartPacksMediaType
 // Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported. A
 // tree is written into the file, which is not committed: the blob's author chooses how large it is, so it is never in
 // memory.
 void unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what, AtomicFile& file);
 RangesDevice unpack_ranges(ByteView blob, std::string_view what);
+StartPacks unpack_start_packs(std::string_view media_type, ByteView blob, std::string_view what);
 
 // Artifact manifests, deterministic. A layer that the image repeats is named once.
 oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs);
