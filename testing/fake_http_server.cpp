@@ -185,6 +185,7 @@ void FakeHttpServer::accept_connections() {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const std::lock_guard lock(mutex_);
     if (stopping_ || !fd) return;
+    ++connections_;
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     auto& client = clients_.emplace_back();

@@ -1,5 +1,6 @@
 #pragma once
 // A small HTTP/1.1 server on 127.0.0.1 whose answers can be broken in all the ways that networks break them.
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -62,6 +63,7 @@ class FakeHttpServer {
 
   std::uint16_t port() const { return port_; }
   std::string host() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::size_t connections() const { return connections_; }  // accepted so far
   // Ends everything, as when the machine goes away; connections are refused from now on.
   void stop();
 
@@ -73,6 +75,7 @@ class FakeHttpServer {
   Handler handler_;
   UniqueFd listener_;
   std::uint16_t port_ = 0;
+  std::atomic<std::size_t> connections_ = 0;
   std::mutex mutex_;  // guards what follows
   bool stopping_ = false;
   struct Client {

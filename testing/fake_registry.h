@@ -113,6 +113,7 @@ class FakeRegistry {
   std::size_t count(Kind kind);         // requests of that kind, failed ones included
   std::uint64_t sent_bytes(Kind kind);  // bodies of the answers of that kind
   void forget_records();
+  std::size_t connections() const { return registry_.connections(); }  // to the registry, that were made so far
   // Connections end, and are refused from now on.
   void stop();
 

@@ -186,6 +186,7 @@ Image open_image(const ImageRequest& request, const ImageOpening& opening) {
   image.reference = request.text;
   image.registry = request.registry;
   auto& repository = *image.repository;
+  if (opening.reads_follow) repository.expect_reads();
   auto document = repository.manifest(image.selector);
   const bool is_list = is_index_media_type(document.descriptor.media_type);
   auto chosen = choose_image(repository, std::move(document), request.platform.value_or(Platform::of_this_machine()));

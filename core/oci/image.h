@@ -42,6 +42,7 @@ struct ImageOpening {
   // Called once, before the config is here and while it is fetched, with the image without it. What it throws is thrown
   // unless the image cannot be opened.
   std::function<void(const Image&)> meanwhile = {};
+  bool reads_follow = false;  // Repository::expect_reads()
 };
 
 // Resolves tag and platform (through nested indexes up to kMaxIndexDepth), reads and checks manifest and config: number

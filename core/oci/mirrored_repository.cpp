@@ -535,6 +535,12 @@ void MirroredRepository::read_blob(const Descriptor& blob, ByteRange compressed_
   only->state->succeeded();
 }
 
+// Of several nobody knows yet which will answer.
+void MirroredRepository::expect_reads() {
+  const auto members = parts_->current();
+  if (members->size() == 1) members->front()->registry->expect_reads();
+}
+
 bool MirroredRepository::serves_ranges() const {
   const auto members = parts_->current();
   return std::ranges::any_of(*members, [](const auto& member) { return member->registry->serves_ranges(); });

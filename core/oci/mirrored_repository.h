@@ -23,6 +23,7 @@ class MirroredRepository final : public Repository {
   std::string origin() const override;
   Document manifest(std::string_view selector) override;
   void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
+  void expect_reads() override;
   bool serves_ranges() const override;
   void note_wrong_bytes(const Descriptor& blob, ByteRange compressed_range, const std::string& why) override;
   unsigned source_count() const override;

@@ -1,7 +1,11 @@
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <cstdlib>
 #include <mutex>
 #include <thread>
 
+#include "core/base/unique_fd.h"
 #include "core/oci/internal/registry_endpoint.h"
 #include "testing/registry_fixture.h"
 
@@ -37,12 +41,64 @@ TEST_F(RegistryReadTest, ReadsRangesAndWholeBlobsOverOneConnectionPool) {
   EXPECT_THROW(read(*repository, blob_, {blob_.size, 1}), CorruptData);
 }
 
-TEST_F(RegistryReadTest, FindsOutThatALoopbackRegistrySpeaksNoTls) {
+TEST_F(RegistryReadTest, ALoopbackRegistryIsNotAskedWhetherItSpeaksTls) {
   options_.plain_http = false;
   EXPECT_EQ(read(*open(), blob_, early_), cut(content_, early_));
-  // By a question that the connection of the next request is made with, not by a handshake that fails.
-  EXPECT_EQ(registry_.records().front().request.method, "HEAD");
-  EXPECT_EQ(registry_.records().front().request.path, "/v2/");
+  EXPECT_EQ(registry_.records().size(), 1u);
+}
+
+// As who speaks TLS says to plain HTTP, too: it is asked, and what it said stands.
+TEST_F(RegistryReadTest, ALoopbackRegistryThatRefusesAsIfItSpokeTlsIsStillAskedByHttp) {
+  options_.plain_http = false;
+  const auto repository = open();
+  registry_.fail_next(400);
+  EXPECT_THAT(refusal_of([&] { read(*repository, blob_, early_); }), HasSubstr("status 400"));
+  EXPECT_EQ(read(*repository, blob_, early_), cut(content_, early_));
+  registry_.fail_next(400);
+  EXPECT_THAT(refusal_of([&] { read(*repository, blob_, early_); }), HasSubstr("status 400"));
+  EXPECT_EQ(registry_.records().size(), 3u);
+}
+
+TEST_F(RegistryReadTest, ReadsThatAreExpectedFindConnections) {
+  constexpr int kConnections = 4, kMostTurns = 50;
+  std::vector<Descriptor> blobs;  // the first read of each is waited for by others of it
+  for (int i = 0; i < kConnections; ++i) blobs.push_back(add_blob(as_bytes(std::to_string(i))));
+  std::size_t made = 0;
+  for (int turn = 0; turn < kMostTurns && made != kConnections; ++turn) {
+    registry_.forget_records();
+    const auto before = registry_.connections();
+    const auto repository = open();
+    repository->expect_reads();
+    repository->expect_reads();
+    while (registry_.records().size() < kConnections) std::this_thread::yield();
+    for (const auto& record : registry_.records()) EXPECT_EQ(record.request.method + record.request.path, "HEAD/v2/");
+    // Answered, but perhaps not known there yet: then a reader makes a further one.
+    std::this_thread::sleep_for(std::chrono::milliseconds(turn));
+    registry_.hold_blobs();
+    std::vector<std::jthread> readers;
+    for (const auto& blob : blobs) readers.emplace_back([&] { EXPECT_EQ(read(*repository, blob, {0, 1}).size(), 1u); });
+    registry_.wait_for_held(kConnections);
+    made = registry_.connections() - before;
+    registry_.release_blobs();
+  }
+  EXPECT_EQ(made, kConnections);
+}
+
+TEST_F(RegistryReadTest, ConnectionsThatNobodyAnswersKeepNobody) {
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(silent.get(), 16), 0);
+  ASSERT_EQ(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  options_.connect_timeout_ms = options_.stall_timeout_ms = 3'600'000;
+  RegistryRepository repository(Reference::parse(fmt::format("127.0.0.1:{}/team/app:v1", ::ntohs(address.sin_port))),
+                                options_, clock_);
+  repository.expect_reads();
+  const UniqueFd asked(::accept(silent.get(), nullptr, nullptr));
+  EXPECT_TRUE(asked);
 }
 
 TEST_F(RegistryReadTest, ServerThatIgnoresRangesCostsThePrefixOnly) {
@@ -233,6 +289,32 @@ TEST_F(RegistryReadTest, ManyReadersOfAnExpiredUrlResolveItOnce) {
   }
   EXPECT_EQ(registry_.count(Kind::kBlob), 1u);
   EXPECT_EQ(registry_.count(Kind::kStorage), 8u);
+}
+
+TEST_F(RegistryReadTest, WhereABlobLiesIsAskedOnceUnlessTheRegistryHasLastAnsweredItself) {
+  constexpr int kReaders = 3;
+  const auto repository = open();
+  std::uint64_t size = 0;
+  const auto one_more = [&] { return add_blob(pattern(++size)); };
+  const auto read_at_once = [&](const Descriptor& blob, int asked) {
+    registry_.forget_records();
+    registry_.hold_blobs();
+    std::vector<std::jthread> readers;
+    for (int i = 0; i < kReaders; ++i)
+      readers.emplace_back([&] { EXPECT_EQ(read(*repository, blob, {0, 1}).size(), 1u); });
+    registry_.wait_for_held(asked);
+    registry_.release_blobs();
+    readers.clear();
+    return registry_.count(Kind::kBlob);
+  };
+  read(*repository, one_more(), {0, 1});
+  EXPECT_EQ(read_at_once(one_more(), kReaders), unsigned(kReaders));
+  registry_.set([](Switches& s) { s.redirect_blobs = true; });
+  read(*repository, one_more(), {0, 1});
+  EXPECT_EQ(read_at_once(one_more(), 1), 1u);
+  registry_.set([](Switches& s) { s.redirect_blobs = false; });
+  read(*repository, one_more(), {0, 1});
+  EXPECT_EQ(read_at_once(one_more(), kReaders), unsigned(kReaders));
 }
 
 TEST_F(RegistryReadTest, RedirectsEnd) {

@@ -32,6 +32,10 @@ struct RegistryRepository::Parts {
 
 namespace {
 
+// Beside the one that asks what a tag names. Of what a mount loads first these are the large blobs: the others come
+// beside them, over connections of their own, before these have.
+constexpr std::size_t kConnectionsAhead = 4;
+
 // Errors leave this room with the repository's name in front and of a type that is known outside.
 template <typename Operation>
 decltype(auto) named(const std::string& name, Operation&& operation) {
@@ -70,6 +74,8 @@ void RegistryRepository::read_blob_or_refuse(const Descriptor& blob, ByteRange c
   named(parts_->name,
         [&] { parts_->reader.read(blob, compressed_range, sink, internal::BlobReader::WholeForRange::kRefuse); });
 }
+
+void RegistryRepository::expect_reads() { parts_->endpoint.open_connections(kConnectionsAhead); }
 
 bool RegistryRepository::serves_ranges() const { return parts_->reader.serves_ranges(); }
 

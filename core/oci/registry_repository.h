@@ -48,6 +48,7 @@ class RegistryRepository final : public Repository {
   // The same for who can ask elsewhere: throws RangesNotServed rather than read on for a range, and takes the first
   // answer that is not what was asked for as final.
   void read_blob_or_refuse(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink);
+  void expect_reads() override;
   bool serves_ranges() const override;
   bool has_blob(const Descriptor& blob) override;
   void put_blob(const Descriptor& blob, const ByteSource& content) override;

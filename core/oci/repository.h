@@ -77,6 +77,10 @@ class Repository {
   // after the last byte.
   virtual void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) = 0;
 
+  // Several blobs are about to be read at once: connections for that are opened meanwhile, as they take round trips.
+  // Returns at once, and what fails is not told: the reads say so.
+  virtual void expect_reads() {}
+
   // False once the server has answered a range request with the whole blob. From then on a range costs all bytes in
   // front of it as well: who needs many ranges of a large blob does better to read it once, whole.
   virtual bool serves_ranges() const { return true; }

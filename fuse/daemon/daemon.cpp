@@ -135,10 +135,11 @@ Daemon::Opened Daemon::open_now_or_as_kept(const ImageSpec& asked, index::IndexP
     if (auto opened = open_named_by_digest(spec)) return std::move(*opened);
   try {
     std::optional<index::ChosenIndex> chosen;
-    auto image = oci::open_image(oci::ImageRequest::parse(spec.reference, spec.platform, spec.registry),
-                                 {.kept = &local_->repository(), .meanwhile = [&](const oci::Image& known) {
-                                    chosen = index::choose_index(*local_, known, place);
-                                  }});
+    auto image = oci::open_image(
+        oci::ImageRequest::parse(spec.reference, spec.platform, spec.registry),
+        {.kept = &local_->repository(),
+         .meanwhile = [&](const oci::Image& known) { chosen = index::choose_index(*local_, known, place); },
+         .reads_follow = !was_opened(*local_, spec)});
     const auto now = image;
     auto opened = serve(spec, std::move(image), std::move(*chosen));
     keep_image(*local_, spec, now);

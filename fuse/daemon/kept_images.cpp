@@ -45,11 +45,12 @@ oci::Image open_kept(const std::shared_ptr<index::LocalIndex>& local, const Imag
   return image;
 }
 
-bool is_listed(oci::Repository& repository, const std::string& tag, const Digest& image) {
+// Absent where it is not, or damaged.
+std::optional<Digest> listed(oci::Repository& repository, const std::string& tag) {
   try {
-    return repository.manifest(tag).descriptor.digest == image;
+    return repository.manifest(tag).descriptor.digest;
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -65,7 +66,7 @@ void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Imag
       oci::put_bytes(repository, document.bytes, document.descriptor.media_type);
     // Whether it is listed is asked then: what was opened by that name before may be waiting, too.
     local.list_later(image.digest(), [tag = tag_of(spec), document](oci::Repository& here) {
-      if (!is_listed(here, tag, document.descriptor.digest))
+      if (listed(here, tag) != document.descriptor.digest)
         here.put_manifest(document.bytes, document.descriptor.media_type, tag);
     });
   } catch (const std::exception& error) {
@@ -89,6 +90,10 @@ std::optional<oci::Image> find_image_kept_by_digest(const std::shared_ptr<index:
   } catch (const Error&) {  // it is not here, or not whole
     return std::nullopt;
   }
+}
+
+bool was_opened(index::LocalIndex& local, const ImageSpec& spec) {
+  return listed(local.repository(), tag_of(spec)).has_value();
 }
 
 std::optional<oci::Image> find_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec) {

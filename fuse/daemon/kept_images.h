@@ -25,6 +25,8 @@ oci::Image open_kept_image(const std::shared_ptr<index::LocalIndex>& local, cons
 // asked for, as the digest may be that of a list.
 std::optional<oci::Image> find_image_kept_by_digest(const std::shared_ptr<index::LocalIndex>& local,
                                                     const ImageSpec& spec);
+// Whether the reference was opened here before; what is not listed yet does not count.
+bool was_opened(index::LocalIndex& local, const ImageSpec& spec);
 // What the reference meant when it was last opened here. Absent where it never was, or what was kept is damaged, which
 // is logged.
 std::optional<oci::Image> find_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec);

@@ -50,7 +50,7 @@ BlobLocations::Lease BlobLocations::begin(const Digest& blob) {
   changed_.wait(lock, [&] { return entries_[blob].state != State::kResolving; });
   auto& entry = entries_[blob];
   if (entry.state == State::kStorage && std::chrono::system_clock::now() >= entry.expires) entry = {};
-  if (entry.state == State::kUnknown) {
+  if (entry.state == State::kUnknown && !registry_answers_) {
     entry.state = State::kResolving;
     return {*this, blob, std::nullopt, true};
   }
@@ -64,6 +64,7 @@ void BlobLocations::tell(const Digest& blob, State state, const Url* url) {
     entry.expires = std::chrono::system_clock::now() + kLongest;
     if (url != nullptr)
       if (const auto end = expiry_of(*url)) entry.expires = std::min(entry.expires, *end - kEarlier);
+    if (state != State::kUnknown) registry_answers_ = state == State::kRegistry;
     entry.state = state;
     entry.url = url == nullptr ? std::nullopt : std::optional(*url);
   }

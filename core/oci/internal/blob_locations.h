@@ -11,7 +11,8 @@
 namespace varve::oci::internal {
 
 // Where the bytes of blobs really lie: registries redirect to signed storage URLs, which serve for minutes and for any
-// range. One reader asks the registry, the others wait for what it learns. Safe to use from any thread.
+// range. One reader asks the registry, the others wait for what it learns; not of a registry that has last answered
+// itself, where nothing is learnt but a round trip lost. Safe to use from any thread.
 class BlobLocations {
  public:
   // What begin() found out; if `resolves`, the owner must ask the registry, and gives up when destroyed unless it told.
@@ -58,6 +59,7 @@ class BlobLocations {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Digest, Entry> entries_;
+  bool registry_answers_ = false;  // the last blob that it was asked for
 };
 
 // When a signed URL says that it ends: X-Amz-Date and X-Amz-Expires (and Google's), or Expires in epoch seconds.

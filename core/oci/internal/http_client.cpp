@@ -55,7 +55,6 @@ bool is_permanent(CURLcode code) {
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_ISSUER_ERROR:
     case CURLE_SSL_CIPHER:
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
     case CURLE_BAD_FUNCTION_ARGUMENT:
       return true;
@@ -361,6 +360,10 @@ std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClient
     if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
     // Before the answer begins silence is what counts: servers think.
     if (!all_sent && exchange.head_done && throughput.below_floor()) return std::nullopt;
+    if (exchange.request.stop != nullptr && exchange.request.stop->cancelled()) {
+      exchange.thrown = std::make_exception_ptr(Cancelled("cancelled"));
+      return std::nullopt;
+    }
     if (options.cancel != nullptr && options.cancel->cancelled()) {
       if (!cancelled) cancelled = SteadyClock::now();
       if (SteadyClock::now() - *cancelled > kCancelPatience) {
@@ -421,6 +424,8 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
     throw TransportError(fmt::format("{}: no byte, or next to none, for {} ms", where, options_.stall_timeout.count()),
                          TransportError::Refused::kNothing, !exchange.head_done);
   if (*result == CURLE_OK || exchange.enough) return std::move(exchange.response);
+  // Of our two protocols libcurl supports all but HTTP/0.9, which anything is.
+  if (*result == CURLE_UNSUPPORTED_PROTOCOL) throw NoHttp(fmt::format("{}: {}", where, reason));
   if (is_permanent(*result) || !advice.empty()) fail<Error>("{}: {}{}", where, reason, advice);
   throw TransportError(where + ": " + reason, refused_by(*result), !exchange.head_done);
 }

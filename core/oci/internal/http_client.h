@@ -39,6 +39,12 @@ class TransportError : public TemporaryError {
   bool no_answer_;
 };
 
+// What answered speaks no HTTP; to plain HTTP an alert of TLS is that.
+class NoHttp : public Error {
+ public:
+  using Error::Error;
+};
+
 struct HttpHead {
   int status = 0;
   HttpHeaders headers;
@@ -64,6 +70,8 @@ struct HttpRequest {
   bool has_body = false;
   std::uint64_t body_bytes = 0;
   std::function<std::size_t(std::uint64_t offset, std::span<std::byte> into)> read_body;
+
+  const CancelFlag* stop = nullptr;  // once it is set, the exchange throws Cancelled at once
 
   std::function<void(const HttpHead&)> on_head;  // once, before any body
   std::function<bool(ByteView)> on_body;  // false: enough, the rest is not read. What it throws reaches the caller.
@@ -95,7 +103,8 @@ class HttpClient {
   explicit HttpClient(HttpClientOptions options);
   ~HttpClient();
 
-  // Any status is an answer. Throws TransportError, or Error for what stays wrong (a certificate that is not trusted).
+  // Any status is an answer. Throws TransportError, NoHttp, or Error for what stays wrong (a certificate that is not
+  // trusted).
   HttpResponse exchange(const HttpRequest& request);
 
   // What the first client does, and its first exchange with TLS. Throws Error.

@@ -5,12 +5,16 @@
 
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
+#include "core/base/log.h"
+#include "core/base/parallel.h"
 #include "core/base/safe_text.h"
 #include "core/oci/internal/host_certificates.h"
 
 namespace varve::oci::internal {
 namespace {
 
+const std::string kHttp = "http://", kHttps = "https://";
+constexpr int kBadRequest = 400;
 constexpr std::size_t kMaxErrorBytes = 64 * 1024;
 constexpr std::size_t kMaxShownError = 300;
 // Unless a file says otherwise: whoever has another place to ask need not wait long for one that is away.
@@ -71,6 +75,31 @@ RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& 
                       .max_attempts = max_attempts_,
                       .cancel = cancel_}) {}
 
+RegistryEndpoint::~RegistryEndpoint() { closing_.cancel(); }
+
+void RegistryEndpoint::open_connections(std::size_t count) {
+  std::call_once(connections_opened_, [&] {
+    opening_ = std::jthread([this, count] {
+      try {
+        HttpRequest request;
+        request.method = "HEAD";
+        request.url = base().resolve(source_.root + "/").value();
+        request.headers = source_.headers;
+        request.stop = &closing_;
+        parallel_for(count, count, closing_, [&](std::size_t, const CancelFlag&) {
+          try {
+            http_.exchange(request);
+          } catch (const Error& error) {
+            log::debug("{}: a connection ahead of requests: {}", name_, error.what());
+          }
+        });
+      } catch (const std::exception& error) {
+        log::debug("{}: connections ahead of requests: {}", name_, error.what());
+      }
+    });
+  });
+}
+
 Backoff RegistryEndpoint::backoff() { return Backoff(clock_, max_attempts_, cancel_); }
 
 bool RegistryEndpoint::speaks_tls(const std::string& host) {
@@ -83,39 +112,38 @@ bool RegistryEndpoint::speaks_tls(const std::string& host) {
   } catch (const TransportError& error) {
     if (error.tls_refused()) return false;
     throw;
-  } catch (const Error&) {
-    return true;  // a certificate that is not trusted: the request that follows says so
-  }
-}
-
-// Who speaks TLS there says 400 to plain HTTP, or closes the connection, or answers with an alert.
-bool RegistryEndpoint::speaks_http(const std::string& host) {
-  constexpr int kBadRequest = 400;
-  HttpRequest request;
-  request.method = "HEAD";
-  request.url = *Url::parse("http://" + host + "/v2/");
-  try {
-    return http_.exchange(request).status() != kBadRequest;
-  } catch (const TransportError& error) {
-    if (error.http_refused()) return false;
-    throw;
   } catch (const Cancelled&) {
     throw;
   } catch (const Error&) {
-    return false;  // of a permanent kind: an alert is no HTTP
+    return true;  // a certificate that is not trusted: the request that follows says so
   }
 }
 
 Url RegistryEndpoint::base() {
   const std::lock_guard lock(probe_mutex_);
   if (!base_) {
-    const bool may_be_tls = source_.scheme == Scheme::kHttpsIfSpoken ||
-                            (source_.scheme == Scheme::kHttpIfSpoken && !speaks_http(source_.connect_to));
-    const bool tls = source_.scheme == Scheme::kHttps || (may_be_tls && speaks_tls(source_.connect_to));
-    base_ = Url::parse((tls ? "https://" : "http://") + source_.connect_to + "/");
+    const bool tls = source_.scheme == Scheme::kHttps ||
+                     (source_.scheme == Scheme::kHttpsIfSpoken && speaks_tls(source_.connect_to));
+    is_assumed_ = source_.scheme == Scheme::kHttpIfSpoken;
+    base_ = Url::parse((tls ? kHttps : kHttp) + source_.connect_to + "/");
     if (!base_) fail<UsageError>("'{}' is no valid registry host", source_.connect_to);
   }
   return *base_;
+}
+
+// Of a URL that was made while the registry was assumed to speak HTTP.
+Url RegistryEndpoint::as_spoken(const Url& url) {
+  const auto plain = kHttp + source_.connect_to + "/";
+  if (base().scheme == "http" || source_.scheme != Scheme::kHttpIfSpoken || !url.text.starts_with(plain)) return url;
+  return *Url::parse(kHttps + url.text.substr(kHttp.size()));
+}
+
+// After no answer, or one that who speaks TLS gives to plain HTTP: 400, a connection that is closed, an alert.
+bool RegistryEndpoint::turns_out_to_speak_tls(const Url& asked) {
+  const std::lock_guard lock(probe_mutex_);
+  if (is_assumed_ && speaks_tls(source_.connect_to)) base_ = Url::parse(kHttps + source_.connect_to + "/");
+  is_assumed_ = false;
+  return base_->scheme != asked.scheme;
 }
 
 Url RegistryEndpoint::url(const std::string& rest) {
@@ -126,11 +154,13 @@ Url RegistryEndpoint::url(const std::string& rest) {
 }
 
 HttpResponse RegistryEndpoint::send(const HttpRequest& given, const std::string& scopes) {
-  const bool to_registry = is_registry(given.url);
+  const auto url = as_spoken(given.url);
+  const bool to_registry = url.same_origin(base());
   // A redirect may lead back to the registry with a signature in the query: then ours would be a second one.
   std::string authorization = to_registry ? authenticator_.authorization(scopes) : std::string();
   for (int attempt = 0;; ++attempt) {
     HttpRequest request = given;
+    request.url = url;
     if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
     if (to_registry) request.headers.insert(request.headers.end(), source_.headers.begin(), source_.headers.end());
     int status = 0;
@@ -150,8 +180,20 @@ HttpResponse RegistryEndpoint::send(const HttpRequest& given, const std::string&
       return true;
     };
     ++counters_.requests;
-    auto response = http_.exchange(request);
+    HttpResponse response;
+    try {
+      response = http_.exchange(request);
+    } catch (const TransportError& error) {
+      if (to_registry && error.http_refused() && error.no_answer() && turns_out_to_speak_tls(url))
+        return send(given, scopes);
+      throw;
+    } catch (const NoHttp&) {
+      if (to_registry && turns_out_to_speak_tls(url)) return send(given, scopes);
+      throw;
+    }
     response.body = std::move(collected);
+    if (to_registry && response.status() == kBadRequest && turns_out_to_speak_tls(url)) return send(given, scopes);
+    if (to_registry) is_assumed_ = false;
     if (!to_registry || attempt > 0) return response;
     if (response.status() == 401) {
       authorization = authenticator_.renew(scopes, response.head.headers, authorization);

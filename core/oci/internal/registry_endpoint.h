@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "core/base/clock.h"
 #include "core/oci/internal/authenticator.h"
@@ -33,10 +34,14 @@ class RegistryEndpoint {
  public:
   RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock,
                    const FirstAnswerWait& first_answer = {});
+  ~RegistryEndpoint();
 
-  // URL of "<root>/<repository>/<rest>" at the registry. Finds out first whether it speaks TLS where that is open.
+  // URL of "<root>/<repository>/<rest>" at the registry. Finds out first whether it speaks TLS where that is open, but
+  // for this machine's own: send() does.
   Url url(const std::string& rest);
-  bool is_registry(const Url& url) { return url.same_origin(base()); }
+  // Opens so many connections that will be there for later requests, by requests for nothing ("<root>/"). Returns at
+  // once; what fails is not told.
+  void open_connections(std::size_t count);
 
   // One exchange, with our Authorization and the source's headers if (and only if) it goes to the registry itself; a
   // 401 is answered with new authorization once, a 403 if there are other credentials by now. on_head and on_body see
@@ -60,9 +65,10 @@ class RegistryEndpoint {
 
  private:
   Url base();
+  Url as_spoken(const Url& url);
+  bool turns_out_to_speak_tls(const Url& asked);
   HttpResponse follow(HttpRequest request, const std::string& scopes, std::string_view what);
   bool speaks_tls(const std::string& host);
-  bool speaks_http(const std::string& host);
 
   const Source source_;
   const std::string name_;
@@ -74,6 +80,12 @@ class RegistryEndpoint {
   Authenticator authenticator_;
   std::mutex probe_mutex_;  // the only one that is held over I/O: nobody can go on before the scheme is known
   std::optional<Url> base_;
+  // Of this machine's own, until the first answer: that it speaks HTTP. To ask would cost a round trip, and a tunnel
+  // may lead far.
+  std::atomic<bool> is_assumed_ = false;
+  CancelFlag closing_;
+  std::once_flag connections_opened_;
+  std::jthread opening_;
 };
 
 bool is_redirect_status(int status);
