@@ -2,12 +2,19 @@
 // cover the rest.
 #include "core/sql/connection.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "core/base/errors.h"
+#include "core/base/unique_fd.h"
 #include "core/sql/schema.h"
 #include "testing/private_postgres.h"
 #include "testing/temp_dir.h"
@@ -112,6 +119,59 @@ TEST_P(SqlConnectionTest, NamesItsKindInErrors) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).substr(0, 14), "fruit database");
   }
+}
+
+// Any file of a process that is closed ends its locks on it: the other would take itself for the last, and remove the
+// log that is still written.
+TEST(SqliteConnectionTest, KeepsWhatIsWrittenThoughAnotherProcessOpensItWhileItIsMade) {
+  constexpr int kRounds = 200;
+  const test::TempDir folder;
+  const auto file = [&](int round) { return (folder.path() / fmt::format("{}.db", round)).string(); };
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const UniqueFd ours(ends[0]);
+  UniqueFd theirs(ends[1]);
+  const auto other = ::fork();
+  ASSERT_GE(other, 0);
+  // A word from each side in turn; false where the other has ended.
+  const auto meet = [](const UniqueFd& end, char& word) {
+    return ::send(end.get(), &word, 1, MSG_NOSIGNAL) == 1 && ::recv(end.get(), &word, 1, 0) == 1;
+  };
+  if (other == 0) try {
+      ::alarm(120);  // whatever becomes of the test
+      char word = 1;
+      for (int round = 0; round < kRounds && word == 1; ++round) {
+        while (!std::filesystem::exists(file(round))) {
+        }
+        auto sql = open_sqlite(file(round), kFruit);
+        sql->has_table("apple");         // else it has no log that it would remove
+        if (!meet(theirs, word)) break;  // both have it open
+        sql.reset();
+        if (!meet(theirs, word)) break;  // only the one that made it
+        if (!meet(theirs, word)) break;  // the row is there
+        sql = open_sqlite(file(round), kFruit);
+        word = 0;
+        if (sql->has_table("apple"))
+          sql->query("SELECT count(*) FROM apple", {}, [&](const SqlRow& row) { word = row.number(0) == 1 ? 1 : 0; });
+        ::send(theirs.get(), &word, 1, MSG_NOSIGNAL);
+      }
+      ::_exit(0);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      ::_exit(1);
+    }
+  theirs.reset();
+  for (int round = 0; round < kRounds; ++round) {
+    const auto sql = open_sqlite(file(round), kFruit);
+    char word = 1;
+    ASSERT_TRUE(meet(ours, word) && meet(ours, word)) << "the other ended in round " << round;
+    migrate_schema(*sql, kFruitScripts);
+    sql->run("INSERT INTO apple VALUES (1, 1.0, x'00', 'one')");
+    ASSERT_TRUE(meet(ours, word));
+    ASSERT_EQ(::recv(ours.get(), &word, 1, 0), 1);
+    ASSERT_EQ(word, 1) << "it was lost in round " << round;
+  }
+  ::waitpid(other, nullptr, 0);
 }
 
 TEST(SqliteConnectionTest, SyncsEachCommitOnlyWhereThatWasAskedFor) {

@@ -1,12 +1,15 @@
 #include <fcntl.h>
 
 #include <cctype>
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include "core/base/errors.h"
+#include "core/base/random.h"
 #include "core/base/unique_fd.h"
 #include "core/sql/connection.h"
 
@@ -55,13 +58,14 @@ class SqliteConnection final : public SqlConnection {
  public:
   SqliteConnection(const std::string& path, const SqlDatabaseKind& kind, const SqliteOptions& options)
       : SqlConnection(kind), path_(path) {
-    // A new database is its owner's alone; whoever may read it is for the owner to say.
-    const UniqueFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    // A new database is its owner's alone; whoever may read it is for the owner to say. Closed before SQLite opens it:
+    // a file of this process that is closed ends all locks that the process has on it (fcntl_locking(2)).
+    UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).reset();
     guarded([&] {
       database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
       // Readers and the one writer do not wait for each other. Unless asked for, a commit is not synced: after a power
       // cut the database is as it was a moment before. Who gives up the source of what was written calls flush() first.
-      database_->exec("PRAGMA journal_mode = WAL");
+      begin_log();
       database_->exec(options.synced ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
       database_->exec("PRAGMA foreign_keys = ON");
       database_->exec(fmt::format("PRAGMA cache_size = -{}", options.cache_kib));
@@ -141,6 +145,18 @@ class SqliteConnection final : public SqlConnection {
     SQLite::Statement& statement;
     ~ResetAtExit() { statement.tryReset(); }
   };
+
+  // SQLite does not wait for another that does the same to a new database.
+  void begin_log() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kBusyTimeoutMs);
+    while (true) try {
+        database_->exec("PRAGMA journal_mode = WAL");
+        return;
+      } catch (const SQLite::Exception& error) {
+        if ((error.getErrorCode() & 0xff) != kBusy || std::chrono::steady_clock::now() > until) throw;
+        std::this_thread::sleep_for(random_wait(std::chrono::milliseconds(1), std::chrono::milliseconds(10)));
+      }
+  }
 
   void begin(const char* how) {
     guarded([&] { database_->exec(how); });
