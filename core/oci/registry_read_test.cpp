@@ -1,11 +1,7 @@
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <cstdlib>
 #include <mutex>
 #include <thread>
 
-#include "core/base/unique_fd.h"
 #include "core/oci/internal/registry_endpoint.h"
 #include "testing/registry_fixture.h"
 
@@ -85,20 +81,13 @@ TEST_F(RegistryReadTest, ReadsThatAreExpectedFindConnections) {
 }
 
 TEST_F(RegistryReadTest, ConnectionsThatNobodyAnswersKeepNobody) {
-  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(silent.get(), 16), 0);
-  ASSERT_EQ(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  test::FakeHttpServer silent(
+      [](const auto&) { return test::FakeHttpResponse{.breaks = Break::kStall, .break_after = 0}; });
   options_.connect_timeout_ms = options_.stall_timeout_ms = 3'600'000;
-  RegistryRepository repository(Reference::parse(fmt::format("127.0.0.1:{}/team/app:v1", ::ntohs(address.sin_port))),
-                                options_, clock_);
+  RegistryRepository repository(Reference::parse(silent.host() + "/team/app:v1"), options_, clock_);
   repository.expect_reads();
-  const UniqueFd asked(::accept(silent.get(), nullptr, nullptr));
-  EXPECT_TRUE(asked);
+  while (silent.connections() == 0) std::this_thread::yield();
+  EXPECT_GE(silent.connections(), 1u);
 }
 
 TEST_F(RegistryReadTest, ServerThatIgnoresRangesCostsThePrefixOnly) {

@@ -59,7 +59,7 @@ class SqliteConnection final : public SqlConnection {
   SqliteConnection(const std::string& path, const SqlDatabaseKind& kind, const SqliteOptions& options)
       : SqlConnection(kind), path_(path) {
     // A new database is its owner's alone; whoever may read it is for the owner to say. Closed before SQLite opens it:
-    // a file of this process that is closed ends all locks that the process has on it (fcntl_locking(2)).
+    // a file of this process that is closed ends all locks that the process has on it (fcntl(2)).
     UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).reset();
     guarded([&] {
       database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
@@ -149,13 +149,14 @@ class SqliteConnection final : public SqlConnection {
   // SQLite does not wait for another that does the same to a new database.
   void begin_log() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kBusyTimeoutMs);
-    while (true) try {
-        database_->exec("PRAGMA journal_mode = WAL");
-        return;
+    while (true) {
+      try {
+        return void(database_->exec("PRAGMA journal_mode = WAL"));
       } catch (const SQLite::Exception& error) {
         if ((error.getErrorCode() & 0xff) != kBusy || std::chrono::steady_clock::now() > until) throw;
-        std::this_thread::sleep_for(random_wait(std::chrono::milliseconds(1), std::chrono::milliseconds(10)));
       }
+      std::this_thread::sleep_for(random_wait(std::chrono::milliseconds(1), std::chrono::milliseconds(10)));
+    }
   }
 
   void begin(const char* how) {
