@@ -12,8 +12,7 @@ SOCKET = "/run/systemd/journal/socket"
 
 
 def own_run_folder():
-    """Nobody else sees what is mounted from here on, and this machine's own journal is not asked."""
-    program.take_own_mounts()
+    """This machine's own journal is not asked."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     os.makedirs(os.path.dirname(SOCKET))
 

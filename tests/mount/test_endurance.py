@@ -330,7 +330,7 @@ def run_mode(work, host, mode, options, contents, other_contents, crowd):
 
 
 def main():
-    need_root(), need_fuse(), need_tools("ldd", "unshare", *TOOLS)
+    need_root(), need_fuse(), need_tools("ldd", *TOOLS)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="events of each mode")
     parser.add_argument("--readers", type=int, default=64)
@@ -357,10 +357,10 @@ def main():
 
 
 def each_apart(options):
-    """Each mode in a process and a mount namespace of its own: whoever makes one meanwhile takes copies of our mounts there, and holds them."""
+    """Each mode in a process of its own, and so with its own mounts (need_fuse)."""
     print(f"seed {options.seed}", flush=True)
     words = [word for name in ("kills", "readers", "races", "images", "sessions", "seed") for word in (f"--{name}", str(getattr(options, name)))]
-    running = [subprocess.Popen(["unshare", "--mount", sys.executable, "-B", __file__, "--apart", "--mode", mode, *words]) for mode in options.mode or modes()]
+    running = [subprocess.Popen([sys.executable, "-B", __file__, "--apart", "--mode", mode, *words]) for mode in options.mode or modes()]
     return max(process.wait() for process in running)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import layouts
 from images import image_with_many_names, Source
 from machine import expect, keeper_pid, Machine, mount_lines, wait_for
-from program import children_of, end_all_in, is_running, modes, need_fuse, need_root, processes_of, take_own_mounts, Varve, work_folder
+from program import children_of, end_all_in, is_running, modes, need_fuse, need_root, processes_of, Varve, work_folder
 from tars import Tar
 
 KILLS = 10
@@ -503,7 +503,7 @@ def check_mode(work, layout, contents, mode, only):
 
 
 def main():
-    need_root(), need_fuse(), take_own_mounts()
+    need_root(), need_fuse()
     only = sys.argv[1:]
     with work_folder() as work:
         image, contents = image_with_many_names(work / "image")

@@ -34,7 +34,7 @@ def let_go_of_others_mounts():
 
 
 def take_own_mounts():
-    """From here on this process mounts in a namespace of its own: what a test beside it copies into one of its own would stay mounted there, and so does what this one copied."""
+    """From here on this process mounts in a namespace of its own. What a test beside it copies into one of its own would stay mounted there, its files open and their pages in memory, and so does what this one copied."""
     if ctypes.CDLL(None, use_errno=True).unshare(0x20000):  # CLONE_NEWNS
         skip("this machine gives no mount namespace")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
@@ -42,8 +42,11 @@ def take_own_mounts():
 
 
 def need_fuse():
+    """And, as root, mounts of one's own: tests that mount run beside each other."""
     if not os.path.exists("/dev/fuse"):
         skip("this machine has no /dev/fuse")
+    if os.getuid() == 0:
+        take_own_mounts()
 
 
 class Varve:

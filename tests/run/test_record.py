@@ -258,8 +258,6 @@ def main():
     if sys.argv[1:2] == ["chroot"]:
         return in_chroot(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
     program.need_root(), program.need_fuse(), program.need_tools("ldd", "unshare", "fusermount3", *TOOLS)
-    if sys.argv[1:] != ["inside"]:
-        sys.exit(subprocess.run(["unshare", "-m", "--propagation", "private", sys.executable, "-B", __file__, "inside"]).returncode)
     with program.work_folder() as work:
         with program.Varve(work) as varve:
             image = make_image(work / "image", [(f"{SITE}/thing.py", b""), *((f"data/file{i}", b"") for i in range(200))])
