@@ -57,6 +57,17 @@ def opened(path, flags=os.O_RDONLY, mode=0o644, use=lambda fd: "opened", dir_fd=
         os.close(fd)
 
 
+def through_many_links(call):
+    """Asked again where there seem to be too many: a walk that a mount elsewhere disturbs is done a second time, and Linux counts the links of both (set_nameidata)."""
+    for _ in range(20):
+        try:
+            return call()
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    return call()
+
+
 def in_child(call, uid=None, groups=()):
     """What the call answers in a process of its own, as another user if asked; the name of the signal that ended it."""
     reading, writing = os.pipe()
