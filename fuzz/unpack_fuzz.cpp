@@ -12,10 +12,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   static const test::TempDir dir;
   const auto blob = std::as_bytes(std::span(data + 2, size - 2));
-  try {
-    AtomicFile file(dir / "tree");
-    index::unpack_tree(blob, (data[0] + 256 * std::uint64_t(data[1])) * 4096, "input", file);
-  } catch (const Error&) {
+  for (const auto form : {index::kTreeMediaType, index::kPlainTreeMediaType}) {
+    try {
+      AtomicFile file(dir / "tree");
+      index::unpack_tree(form, blob, (data[0] + 256 * std::uint64_t(data[1])) * 4096, "input", file);
+    } catch (const Error&) {
+    }
   }
   try {
     const auto ranges = index::unpack_ranges(blob, "input");

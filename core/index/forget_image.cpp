@@ -129,7 +129,7 @@ class Forgetting {
     for (const auto& [digest, document] : documents_) {
       if (!document.stays || document.type() != kIndexArtifactType) continue;
       for (const auto& blob : document.manifest.layers)
-        if (blob.media_type == kTreeMediaType) staying.insert(blob.digest.hex());
+        if (is_tree(blob.media_type)) staying.insert(blob.digest.hex());
       const auto prefixes = prefixes_of(document);
       if (!prefixes) return 0;
       staying.insert(prefixes->begin(), prefixes->end());

@@ -333,7 +333,7 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   if (is_good_tree(path, index.tree_bytes)) return path;
   const auto packed = blob(index.tree, source, kMaxTreeBlobBytes);
   AtomicFile file(path);
-  unpack_tree(packed, index.tree_bytes, what_of(index.tree), file);
+  unpack_tree(index.tree.media_type, packed, index.tree_bytes, what_of(index.tree), file);
   file.commit(*trees_);
   return path;
 }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/file.h"
+#include "core/codec/span_decoder.h"
 #include "core/index/this_index.h"
 #include "testing/indexed_image_fixture.h"
 
@@ -155,6 +156,17 @@ TEST_F(LocalIndexTest, LoadsFromTheRepositoryOnceAndThenWithoutIt) {
   EXPECT_EQ(second.blobs.manifest.digest, first.blobs.manifest.digest);
 }
 
+TEST_F(LocalIndexTest, ReadsATreeInTheFormOfEarlierVersionsAndKeepsIt) {
+  auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  blobs.tree = repository_->add_blob(codec::compress_zstd(erofs_.bytes, kIndexZstdLevel));
+  blobs.tree.media_type = kPlainTreeMediaType;
+  const auto published = publish(blobs);
+  LocalIndex local(dir_ / "root");
+  const auto index = load_index(local, image_);
+  EXPECT_EQ(read_file(index.tree_file), erofs_.bytes);
+  EXPECT_EQ(digest_of(make_index_manifest(image_, index.blobs).to_json()), published.digest);
+}
+
 TEST_F(LocalIndexTest, SaysWhatToDoWithoutAnIndex) {
   LocalIndex local(dir_ / "root");
   try {
@@ -245,7 +257,8 @@ TEST_F(LocalIndexTest, RefusesBlobsThatDoNotBelongToTheImage) {
   broken.bytes[broken.bytes.size() / 2] ^= std::byte(0xff);
   broken.bytes[1152 + 128 * 4 + 4] ^= std::byte(0xff);  // the root's mode
   blobs = good();
-  blobs.tree = repository_->add_blob(pack_tree(broken));
+  blobs.tree = repository_->add_blob(codec::compress_zstd(broken.bytes, 1));
+  blobs.tree.media_type = kPlainTreeMediaType;
   refused(blobs);
 }
 

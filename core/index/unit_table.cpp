@@ -13,7 +13,7 @@
 namespace varve::index {
 namespace {
 
-constexpr std::string_view kMagic = "VRVUNT1\n";
+constexpr std::string_view kTableMagic = "VRVUNT1\n";
 constexpr std::size_t kHeaderBytes = 8 + 2 * Digest::kBytes + 4 * 8;
 constexpr std::size_t kRowBytes = 16 + Digest::kBytes;  // offset, length, kind, digest
 constexpr std::size_t kPrefixBytes = 12;                // first bytes of a digest, content
@@ -105,7 +105,7 @@ Bytes UnitTable::make(const LayerEntries& layer, const Digest& entries_digest, s
   Bytes out;
   out.reserve(kHeaderBytes + rows.size() * kRowBytes + prefixes.size() * kPrefixBytes +
               bytecode.size() * kBytecodeBytes + Digest::kBytes);
-  append(out, as_bytes(kMagic));
+  append(out, as_bytes(kTableMagic));
   append_digest(out, layer.layer_digest);
   append_digest(out, entries_digest);
   for (const auto number :
@@ -134,7 +134,7 @@ Bytes UnitTable::make(const LayerEntries& layer, const Digest& entries_digest, s
 
 UnitTable UnitTable::decode(ByteView bytes, std::string_view what) {
   ByteReader reader(bytes, what);
-  reader.magic(kMagic);
+  reader.magic(kTableMagic);
   UnitTable table;
   table.bytes_ = bytes;
   table.layer_ = reader.digest();

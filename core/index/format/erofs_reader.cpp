@@ -80,49 +80,33 @@ ErofsReader::Inode ErofsReader::parse(Nid nid) const {
     corrupt(nid, "outside the image");
   const auto position = nid * kSlot;
   const std::byte* const at = image_.data() + position;
-  const auto format = load_le<std::uint16_t>(at + compact::kFormatAt);
-  const auto layout = format >> 1;
-  const bool is_extended = (format & 1) != 0;
-  if (layout != int(Layout::kFlatPlain) && layout != int(Layout::kFlatInline) && layout != int(Layout::kChunkBased))
+  if (!ByteRange{position, inode_bytes(load_le<std::uint16_t>(at + compact::kFormatAt))}.fits_in(image_.size()))
+    corrupt(nid, "runs over the end of the image");
+  const auto fields = load_inode(at);
+  inode.layout = fields.layout;
+  if (inode.layout != Layout::kFlatPlain && inode.layout != Layout::kFlatInline && inode.layout != Layout::kChunkBased)
     corrupt(nid, "unknown data layout");
-  inode.layout = Layout(layout);
-  auto header_bytes = kCompactBytes;
-  if (is_extended) {
-    header_bytes = kExtendedBytes;
-    if (!ByteRange{position, kExtendedBytes}.fits_in(image_.size())) corrupt(nid, "runs over the end of the image");
-  }
-  const auto mode = load_le<std::uint16_t>(at + compact::kModeAt);
-  const auto type = type_of_mode(mode);
+  const auto type = type_of_mode(fields.mode);
   if (!type) corrupt(nid, "unknown file type");
+  inode.union_value = fields.union_value;
   auto& info = inode.info;
   info.type = *type;
-  info.mode = mode & 07777;
-  inode.union_value = load_le<std::uint32_t>(at + compact::kUnionAt);
-  if (is_extended) {
-    info.size = load_le<std::uint64_t>(at + extended::kSizeAt);
-    info.uid = load_le<std::uint32_t>(at + extended::kUidAt);
-    info.gid = load_le<std::uint32_t>(at + extended::kGidAt);
-    info.mtime_seconds = load_le<std::int64_t>(at + extended::kMtimeAt);
-    info.mtime_nanoseconds = load_le<std::uint32_t>(at + extended::kNanosecondsAt);
-    info.nlink = load_le<std::uint32_t>(at + extended::kNlinkAt);
-  } else {
-    info.nlink = load_le<std::uint16_t>(at + compact::kNlinkAt);
-    info.size = load_le<std::uint32_t>(at + compact::kSizeAt);
-    info.uid = load_le<std::uint16_t>(at + compact::kUidAt);
-    info.gid = load_le<std::uint16_t>(at + compact::kGidAt);
-    info.mtime_seconds = build_seconds_;
-    info.mtime_nanoseconds = build_nanoseconds_;
-  }
+  info.mode = fields.mode & 07777;
+  info.nlink = fields.nlink;
+  info.size = fields.size;
+  info.uid = fields.uid;
+  info.gid = fields.gid;
+  info.mtime_seconds = fields.extended ? fields.mtime_seconds : build_seconds_;
+  info.mtime_nanoseconds = fields.extended ? fields.mtime_nanoseconds : build_nanoseconds_;
   if (info.mtime_nanoseconds >= 1'000'000'000 || info.size > std::uint64_t(INT64_MAX))
     corrupt(nid, "time or size out of range");
   if (info.type == FileType::kCharDevice || info.type == FileType::kBlockDevice) {
     info.device_major = inode.union_value >> 8 & 0xfff;
     info.device_minor = (inode.union_value & 0xff) | (inode.union_value >> 12 & 0xfff00);
   }
-  if (const auto count = load_le<std::uint16_t>(at + compact::kXattrCountAt); count != 0)
-    inode.xattr_bytes = kXattrHeaderBytes + (count - 1) * 4ull;
-  inode.xattr_at = position + header_bytes;
-  inode.after = inode.xattr_at + inode.xattr_bytes;
+  inode.xattr_bytes = fields.xattr_bytes();
+  inode.after = position + fields.header_bytes();
+  inode.xattr_at = inode.after - inode.xattr_bytes;
   if (inode.after > image_.size()) corrupt(nid, "attributes run over the end of the image");
   return inode;
 }
@@ -188,13 +172,12 @@ void ErofsReader::visit_chunks(const Inode& inode, const std::function<void(cons
   if (table > image_.size() || count > (image_.size() - table) / kChunkIndexBytes)
     corrupt(inode.nid, "chunk table runs over the end of the image");
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::byte* const at = image_.data() + table + i * kChunkIndexBytes;
-    const auto block = load_le<std::uint32_t>(at + 4);
-    if (block == kNullBlock) continue;
+    const auto chunk = load_chunk(image_.data() + table + i * kChunkIndexBytes);
+    if (chunk.block == kNullBlock) continue;
     DeviceRun run;
     run.file_offset = i << chunk_bits;
-    run.device = load_le<std::uint16_t>(at + 2);
-    run.device_offset = block * kBlock;
+    run.device = chunk.device;
+    run.device_offset = chunk.block * kBlock;
     run.length = std::min(size - run.file_offset, std::uint64_t(1) << chunk_bits);
     if (run.device == 0 || run.device > devices_) corrupt(inode.nid, "content on a device that is not there");
     if (!ByteRange{run.device_offset, run.length}.fits_in(device_bytes(run.device)))

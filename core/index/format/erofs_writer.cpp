@@ -339,13 +339,9 @@ void ErofsWriter::place(Node& node, std::uint64_t& at) {
   at = align_up(at, kSlot);
   const bool is_flat = node.is_directory() || node.inode->type == FileType::kSymlink;
   if (is_flat) {
-    // The tail must not cross a block; a symlink's must share it with the inode. Where skipping to the next block
-    // wastes more than a block of its own would, it gets that.
+    // Where skipping to the next block wastes more than a block of its own would, the tail gets that.
     const auto tail = node.size - (node.size - 1) / kBlock * kBlock;
-    const auto in_one_block = (node.is_directory() ? 0 : node.header_bytes()) + tail;
-    const auto before = node.is_directory() ? node.header_bytes() : 0;
-    auto shifted = at;
-    while (shifted - at < kBlock && (shifted + before) % kBlock + in_one_block > kBlock) shifted += kSlot;
+    const auto shifted = place_inline(at, node.is_directory(), node.header_bytes(), tail);
     const bool inlined = tail < kBlock && shifted - at <= kBlock - tail && (node.is_directory() || node.size < kBlock);
     node.layout = inlined ? Layout::kFlatInline : Layout::kFlatPlain;
     if (inlined) at = shifted;
@@ -360,29 +356,22 @@ void ErofsWriter::place(Node& node, std::uint64_t& at) {
 void ErofsWriter::write_inode(const Node& node) {
   const auto& inode = *node.inode;
   std::byte* const at = image_.data() + node.position;
-  const auto format = std::uint16_t(std::uint16_t(node.layout) << 1 | (node.extended ? 1 : 0));
-  const auto xattr_count = node.xattr_bytes == 0 ? 0 : (node.xattr_bytes - kXattrHeaderBytes) / 4 + 1;
   std::uint32_t union_value = node.first_block;
   if (inode.type == FileType::kCharDevice || inode.type == FileType::kBlockDevice) union_value = encode_device(inode);
   if (node.layout == Layout::kChunkBased)
     union_value = kChunkIndexes | (node.table == 0 ? kMaxChunkBits : tables_[node.table - 1].chunk_bits);
-  store_le(at + compact::kFormatAt, format);
-  store_le(at + compact::kXattrCountAt, std::uint16_t(xattr_count));
-  store_le(at + compact::kModeAt, std::uint16_t(format_bits(inode.type) | inode.mode));
-  store_le(at + compact::kUnionAt, union_value);
-  if (node.extended) {
-    store_le(at + extended::kSizeAt, node.size);
-    store_le(at + extended::kUidAt, inode.uid);
-    store_le(at + extended::kGidAt, inode.gid);
-    store_le(at + extended::kMtimeAt, inode.mtime_seconds);
-    store_le(at + extended::kNanosecondsAt, inode.mtime_nanoseconds);
-    store_le(at + extended::kNlinkAt, node.nlink);
-  } else {
-    store_le(at + compact::kNlinkAt, std::uint16_t(node.nlink));
-    store_le(at + compact::kSizeAt, std::uint32_t(node.size));
-    store_le(at + compact::kUidAt, std::uint16_t(inode.uid));
-    store_le(at + compact::kGidAt, std::uint16_t(inode.gid));
-  }
+  store_inode(at,
+              {.layout = node.layout,
+               .extended = node.extended,
+               .xattr_count = std::uint16_t(node.xattr_bytes == 0 ? 0 : (node.xattr_bytes - kXattrHeaderBytes) / 4 + 1),
+               .mode = std::uint16_t(format_bits(inode.type) | inode.mode),
+               .nlink = node.nlink,
+               .union_value = union_value,
+               .size = node.size,
+               .uid = inode.uid,
+               .gid = inode.gid,
+               .mtime_seconds = inode.mtime_seconds,
+               .mtime_nanoseconds = inode.mtime_nanoseconds});
   if (node.xattr_bytes != 0) xattrs_.write_body(inode.xattrs, at + (node.extended ? kExtendedBytes : kCompactBytes));
   write_content(node);
 }
@@ -398,8 +387,7 @@ void ErofsWriter::write_content(const Node& node) {
   const auto chunks =
       node.table == 0 ? std::span(&node.chunk, 1) : std::span(std::as_const(tables_[node.table - 1].chunks));
   for (const auto& chunk : chunks) {
-    store_le(to + 2, chunk.device);
-    store_le(to + 4, chunk.block);
+    store_chunk(to, chunk);
     to += kChunkIndexBytes;
   }
 }
@@ -415,9 +403,7 @@ void ErofsWriter::write_directories() {
       auto name_at = kDirentBytes * entries.size();
       std::byte* entry = block;
       for (const auto& [name, target] : entries) {
-        store_le(entry, nodes_[target].position / kSlot);
-        store_le(entry + 8, std::uint16_t(name_at));
-        entry[10] = std::byte(nodes_[target].inode->type);
+        store_entry(entry, nodes_[target].position / kSlot, std::uint16_t(name_at), nodes_[target].inode->type);
         std::memcpy(block + name_at, name.data(), name.size());
         name_at += name.size();
         entry += kDirentBytes;

@@ -11,6 +11,7 @@
 #include "core/base/strings.h"
 #include "core/codec/span_decoder.h"
 #include "core/codec/zstd_walker.h"
+#include "core/index/format/tree_columns.h"
 #include "core/oci/artifact.h"
 #include "core/trust/tool_version.h"
 
@@ -309,18 +310,28 @@ class TreeFile final : public codec::ZstdListener {
 
 }  // namespace
 
-Bytes pack_tree(const ErofsImage& image) { return codec::compress_zstd(image.bytes, kIndexZstdLevel); }
+Bytes pack_tree(const ErofsImage& image) {
+  return codec::compress_zstd(encode_tree_columns(image.bytes), kIndexZstdLevel);
+}
 
 Bytes pack_ranges(const RangesDevice& ranges) { return codec::compress_zstd(ranges.encode(), kIndexZstdLevel); }
 
 Bytes pack_start_packs(const StartPacks& packs) { return codec::compress_zstd(packs.encode(), kIndexZstdLevel); }
 
-void unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what, AtomicFile& file) {
-  TreeFile out(tree_bytes, what, file);
-  codec::ZstdWalker walker(std::string(what), out);
-  walker.feed(blob);
-  walker.finish();
-  out.check_size();
+bool is_tree(std::string_view media_type) { return media_type == kTreeMediaType || media_type == kPlainTreeMediaType; }
+
+void unpack_tree(std::string_view media_type, ByteView blob, std::uint64_t tree_bytes, std::string_view what,
+                 AtomicFile& file) {
+  if (media_type == kPlainTreeMediaType) {
+    TreeFile out(tree_bytes, what, file);
+    codec::ZstdWalker walker(std::string(what), out);
+    walker.feed(blob);
+    walker.finish();
+    out.check_size();
+  } else {
+    decode_tree_columns(codec::decompress_zstd(blob, kMaxTreeColumnsBytes, what), tree_bytes, what,
+                        [&](ByteView piece) { file.write(piece); });
+  }
   const auto tree = MappedFile::open(fmt::format("/proc/self/fd/{}", file.fd()));
   ErofsReader(tree.bytes(), std::string(what)).check();
 }
@@ -338,7 +349,8 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kIndexArtifactType;
   manifest.subject = oci::bare(image.document.descriptor);
-  manifest.layers.push_back(named(blobs.tree, kTreeMediaType));
+  manifest.layers.push_back(
+      named(blobs.tree, blobs.tree.media_type == kPlainTreeMediaType ? kPlainTreeMediaType : kTreeMediaType));
   manifest.layers.back().annotations[std::string(kUncompressedBytesAnnotation)] = std::to_string(blobs.tree_bytes);
   if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
   if (blobs.cold) manifest.layers.push_back(named(*blobs.cold, kColdMediaType));
@@ -376,7 +388,7 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
   LayerCollector layers(what);
   bool has_tree = false;
   for (const auto& descriptor : manifest.layers) {
-    if (descriptor.media_type == kTreeMediaType) {
+    if (is_tree(descriptor.media_type)) {
       if (has_tree) fail<CorruptData>("{}: names two trees", what);
       has_tree = true;
       blobs.tree = oci::bare(descriptor);

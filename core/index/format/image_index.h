@@ -21,9 +21,10 @@ namespace varve::index {
 
 inline constexpr std::string_view kIndexArtifactType = "application/vnd.varve.index.v1";  // subject: the image manifest
 inline constexpr std::string_view kLayerArtifactType =
-    "application/vnd.varve.layer-index.v1";  // subject: the layer blob
-inline constexpr std::string_view kTreeMediaType =
-    "application/vnd.varve.tree.v1+zstd";  // the EROFS image, zstd-compressed
+    "application/vnd.varve.layer-index.v1";                                               // subject: the layer blob
+inline constexpr std::string_view kTreeMediaType = "application/vnd.varve.tree.v2+zstd";  // tree_columns.h
+// The EROFS image as it lies; read, not written any more.
+inline constexpr std::string_view kPlainTreeMediaType = "application/vnd.varve.tree.v1+zstd";
 inline constexpr std::string_view kRangesMediaType = "application/vnd.varve.ranges.v1+zstd";
 inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.layer-map.v1";
 inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
@@ -62,10 +63,10 @@ struct LayerIndexBlobs {
 };
 
 struct ImageIndexBlobs {
-  oci::Descriptor manifest;  // of the index artifact itself
-  Digest image_digest;       // subject
-  oci::Descriptor tree;
-  std::uint64_t tree_bytes = 0;  // decompressed
+  oci::Descriptor manifest;      // of the index artifact itself
+  Digest image_digest;           // subject
+  oci::Descriptor tree;          // its media type says in which form
+  std::uint64_t tree_bytes = 0;  // of the EROFS image
   std::optional<oci::Descriptor> ranges;
   std::optional<oci::Descriptor> cold;     // cold_ranges.h; absent: nothing is cold
   std::optional<oci::Descriptor> profile;  // profile.h; absent: nothing is known of start-ups
@@ -87,15 +88,19 @@ struct ImageIndexBlobs {
 };
 
 // Tree, ranges and list of start-up packs as they are published.
-Bytes pack_tree(const ErofsImage& image);
+Bytes pack_tree(const ErofsImage& image);  // kTreeMediaType
 Bytes pack_ranges(const RangesDevice& ranges);
 Bytes pack_start_packs(const StartPacks& packs);  // kStartPacksMediaType
 // Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported. A
 // tree is written into the file, which is not committed: the blob's author chooses how large it is, so it is never in
 // memory.
-void unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what, AtomicFile& file);
+void unpack_tree(std::string_view media_type, ByteView blob, std::uint64_t tree_bytes, std::string_view what,
+                 AtomicFile& file);
 RangesDevice unpack_ranges(ByteView blob, std::string_view what);
 StartPacks unpack_start_packs(std::string_view media_type, ByteView blob, std::string_view what);
+
+// Of either form.
+bool is_tree(std::string_view media_type);
 
 // Artifact manifests, deterministic. A layer that the image repeats is named once.
 oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs);

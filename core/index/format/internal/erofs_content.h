@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "core/index/format/erofs.h"
+#include "core/index/format/internal/erofs_format.h"
 #include "core/index/merge/tree.h"
 
 namespace varve::index::erofs {
-
-struct ChunkIndex {
-  std::uint16_t device = 0;
-  std::uint32_t block = 0;
-  bool operator==(const ChunkIndex&) const = default;
-};
 
 struct ChunkTable {
   std::uint32_t chunk_bits = 0;  // above the block bits

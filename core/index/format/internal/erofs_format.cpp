@@ -21,6 +21,50 @@ constexpr auto kCrcTable = make_crc_table();
 
 }  // namespace
 
+void store_inode(std::byte* at, const InodeFields& inode) {
+  store_le(at + compact::kFormatAt, inode.format());
+  store_le(at + compact::kXattrCountAt, inode.xattr_count);
+  store_le(at + compact::kModeAt, inode.mode);
+  store_le(at + compact::kUnionAt, inode.union_value);
+  if (inode.extended) {
+    store_le(at + extended::kSizeAt, inode.size);
+    store_le(at + extended::kUidAt, inode.uid);
+    store_le(at + extended::kGidAt, inode.gid);
+    store_le(at + extended::kMtimeAt, inode.mtime_seconds);
+    store_le(at + extended::kNanosecondsAt, inode.mtime_nanoseconds);
+    store_le(at + extended::kNlinkAt, inode.nlink);
+  } else {
+    store_le(at + compact::kNlinkAt, std::uint16_t(inode.nlink));
+    store_le(at + compact::kSizeAt, std::uint32_t(inode.size));
+    store_le(at + compact::kUidAt, std::uint16_t(inode.uid));
+    store_le(at + compact::kGidAt, std::uint16_t(inode.gid));
+  }
+}
+
+InodeFields load_inode(const std::byte* at) {
+  InodeFields inode;
+  const auto format = load_le<std::uint16_t>(at + compact::kFormatAt);
+  inode.layout = Layout(format >> 1);
+  inode.extended = (format & 1) != 0;
+  inode.xattr_count = load_le<std::uint16_t>(at + compact::kXattrCountAt);
+  inode.mode = load_le<std::uint16_t>(at + compact::kModeAt);
+  inode.union_value = load_le<std::uint32_t>(at + compact::kUnionAt);
+  if (inode.extended) {
+    inode.size = load_le<std::uint64_t>(at + extended::kSizeAt);
+    inode.uid = load_le<std::uint32_t>(at + extended::kUidAt);
+    inode.gid = load_le<std::uint32_t>(at + extended::kGidAt);
+    inode.mtime_seconds = load_le<std::int64_t>(at + extended::kMtimeAt);
+    inode.mtime_nanoseconds = load_le<std::uint32_t>(at + extended::kNanosecondsAt);
+    inode.nlink = load_le<std::uint32_t>(at + extended::kNlinkAt);
+  } else {
+    inode.nlink = load_le<std::uint16_t>(at + compact::kNlinkAt);
+    inode.size = load_le<std::uint32_t>(at + compact::kSizeAt);
+    inode.uid = load_le<std::uint16_t>(at + compact::kUidAt);
+    inode.gid = load_le<std::uint16_t>(at + compact::kGidAt);
+  }
+  return inode;
+}
+
 std::uint32_t crc32c(std::uint32_t crc, ByteView bytes) {
   for (const auto byte : bytes) crc = crc >> 8 ^ kCrcTable[(crc ^ std::uint32_t(byte)) & 0xff];
   return crc;

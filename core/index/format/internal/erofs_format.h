@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/bytes.h"
+#include "core/base/file_attributes.h"
 
 namespace varve::index::erofs {
 
@@ -32,7 +33,7 @@ inline constexpr std::size_t kDeviceTagBytes = 64;
 inline constexpr std::size_t kDeviceBlocksAt = 64;  // in a device slot
 inline constexpr std::uint32_t kMaxDevices = 65'535;
 
-enum class Layout : std::uint8_t { kFlatPlain = 0, kFlatInline = 2, kChunkBased = 4 };
+enum class Layout : std::uint16_t { kFlatPlain = 0, kFlatInline = 2, kChunkBased = 4 };
 inline constexpr std::uint64_t kCompactBytes = 32;
 inline constexpr std::uint64_t kExtendedBytes = 64;
 namespace compact {
@@ -77,6 +78,62 @@ constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
 constexpr std::uint64_t blocks_of(std::uint64_t bytes) { return bytes / kBlock + (bytes % kBlock != 0); }
 constexpr std::uint64_t xattr_entry_size(std::uint64_t suffix_bytes, std::uint64_t value_bytes) {
   return align_up(kXattrEntryBytes + suffix_bytes + value_bytes, 4);
+}
+
+// An inode without its attributes and what lies behind them. A compact one has no time.
+struct InodeFields {
+  Layout layout = Layout::kFlatPlain;
+  bool extended = false;
+  std::uint16_t xattr_count = 0;
+  std::uint16_t mode = 0;  // with the type
+  std::uint32_t nlink = 0;
+  std::uint32_t union_value = 0;
+  std::uint64_t size = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::int64_t mtime_seconds = 0;
+  std::uint32_t mtime_nanoseconds = 0;
+
+  std::uint16_t format() const { return std::uint16_t(std::uint16_t(layout) << 1 | (extended ? 1 : 0)); }
+  std::uint64_t xattr_bytes() const { return xattr_count == 0 ? 0 : kXattrHeaderBytes + (xattr_count - 1) * 4ull; }
+  std::uint64_t header_bytes() const { return (extended ? kExtendedBytes : kCompactBytes) + xattr_bytes(); }
+  // Of a directory or symlink, which has a size.
+  std::uint64_t whole_blocks() const { return layout == Layout::kFlatInline ? (size - 1) / kBlock : blocks_of(size); }
+};
+// The caller has checked that its 32 or 64 bytes are there; those that have no field are 0.
+void store_inode(std::byte* at, const InodeFields& inode);
+InodeFields load_inode(const std::byte* at);
+constexpr std::uint64_t inode_bytes(std::uint16_t format) { return (format & 1) != 0 ? kExtendedBytes : kCompactBytes; }
+
+struct ChunkIndex {
+  std::uint16_t device = 0;
+  std::uint32_t block = 0;
+  bool operator==(const ChunkIndex&) const = default;
+};
+inline void store_chunk(std::byte* at, const ChunkIndex& chunk) {
+  store_le(at + 2, chunk.device);
+  store_le(at + 4, chunk.block);
+}
+inline ChunkIndex load_chunk(const std::byte* at) {
+  return {.device = load_le<std::uint16_t>(at + 2), .block = load_le<std::uint32_t>(at + 4)};
+}
+
+// An entry of a directory whose name lies at `name_at` of its block.
+inline void store_entry(std::byte* at, std::uint64_t slot, std::uint16_t name_at, FileType type) {
+  store_le(at, slot);
+  store_le(at + 8, name_at);
+  at[10] = std::byte(type);
+}
+
+// The first slot from `at` on where an inode's tail crosses no block; a symlink's must share it with the inode. None if
+// it is 512 bytes behind.
+constexpr std::uint64_t place_inline(std::uint64_t at, bool is_directory, std::uint64_t header_bytes,
+                                     std::uint64_t tail_bytes) {
+  const auto before = is_directory ? header_bytes : 0;
+  const auto in_one_block = (is_directory ? 0 : header_bytes) + tail_bytes;
+  const auto first = at;
+  while (at - first < kBlock && (at + before) % kBlock + in_one_block > kBlock) at += kSlot;
+  return at;
 }
 
 // CRC-32C as the superblock wants it: no final inversion. Over the block that holds the superblock, its checksum field

@@ -1,0 +1,657 @@
+// How it works: nearly all that is in an EROFS image follows from the order in which write_erofs() puts things: where
+// an inode lies from the sizes of those before it, what an entry leads to from the order in which names are first met.
+// The encoder walks the image and keeps what does not follow; the decoder goes over it twice, first to find every
+// place, then to write the image from front to back.
+#include "core/index/format/tree_columns.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "core/base/byte_range.h"
+#include "core/base/errors.h"
+#include "core/base/file_attributes.h"
+#include "core/index/format/erofs.h"
+#include "core/index/format/internal/byte_codec.h"
+#include "core/index/format/internal/erofs_format.h"
+
+namespace varve::index {
+namespace {
+
+using namespace erofs;
+
+constexpr std::string_view kColumnsMagic = "VRVTREE2";
+constexpr std::size_t kPieceBytes = 128 << 10;
+// What a tree of the largest size could have is more than the memory for it is worth.
+constexpr std::size_t kMostDirectories = 2'000'000;
+constexpr std::size_t kMostInodes = 16'000'000;
+constexpr std::size_t kMostKinds = 1'000'000;
+
+enum Column : std::uint8_t { kNames, kLinks, kKinds, kSizes, kTimes, kChunks, kTargets, kRaw, kColumns };
+
+// What many inodes have in common. What follows from elsewhere is 0: links and blocks of directories, blocks of
+// symlinks.
+struct InodeKind {
+  std::uint16_t format = 0;
+  std::uint16_t xattr_count = 0;
+  std::uint16_t mode = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t nlink = 0;
+  std::uint32_t union_value = 0;
+  auto operator<=>(const InodeKind&) const = default;
+};
+
+// Where the next piece of content on a device is likely to be: behind the last and the tar header of the next file.
+// Block numbers are of 32 bits, and so are their distances.
+class ChunkGuesses {
+ public:
+  std::uint32_t guess(std::uint32_t device) const { return device < next_.size() ? next_[device] : 0; }
+  void note(std::uint32_t device, std::uint32_t block, std::uint64_t bytes) {
+    if (device >= next_.size()) next_.resize(device + 1);
+    next_[device] = block + std::uint32_t(blocks_of(bytes)) + 1;
+  }
+
+ private:
+  std::vector<std::uint32_t> next_;
+};
+
+std::uint64_t chunk_bits(std::uint32_t union_value) { return (union_value & kChunkBitsMask) + kBlockBits; }
+std::uint64_t chunks_of(std::uint64_t size, std::uint64_t bits) { return size == 0 ? 0 : ((size - 1) >> bits) + 1; }
+
+// A file from front to back, in pieces: zeros where nothing is put.
+class TreePieces {
+ public:
+  explicit TreePieces(const std::function<void(ByteView piece)>& sink) : sink_(sink) {}
+
+  // To be filled; at most kPieceBytes, behind all that was put before.
+  std::byte* put(std::uint64_t position, std::uint64_t bytes) {
+    if (position < begin_ || bytes > piece_.size()) fail<Error>("a tree is written from front to back");
+    if (position + bytes > begin_ + piece_.size()) skip_to(position);
+    return piece_.data() + (position - begin_);
+  }
+  void put(std::uint64_t position, ByteView bytes) {
+    for (std::uint64_t done = 0; done < bytes.size();) {
+      const auto some = bytes.subspan(done, std::min(bytes.size() - done, kPieceBytes));
+      std::memcpy(put(position + done, some.size()), some.data(), some.size());
+      done += some.size();
+    }
+  }
+  void end(std::uint64_t position) { skip_to(position); }
+
+ private:
+  void skip_to(std::uint64_t position) {
+    while (begin_ < position) {
+      const auto bytes = std::min<std::uint64_t>(position - begin_, piece_.size());
+      sink_(ByteView(piece_).first(bytes));
+      std::ranges::fill(piece_, std::byte(0));
+      begin_ += bytes;
+    }
+  }
+
+  const std::function<void(ByteView piece)>& sink_;
+  Bytes piece_ = Bytes(kPieceBytes);
+  std::uint64_t begin_ = 0;  // of the piece
+};
+
+class ColumnEncoder {
+ public:
+  explicit ColumnEncoder(ByteView tree) : tree_(tree), reader_(tree, "the tree") {}
+
+  Bytes encode() {
+    read_names();
+    for (const auto* list : {&directories_, &others_}) {
+      for (const auto nid : *list) add_inode(nid);
+    }
+    add_shared_attributes();
+    const auto header = tree_.first(std::min<std::uint64_t>(reader_.root() * kSlot, tree_.size()));
+    Bytes out = to_bytes(as_bytes(kColumnsMagic));
+    append_varint(out, header.size());
+    append_varint(out, kinds_.size());
+    for (const auto& column : columns_) append_varint(out, column.size());
+    append(out, header);
+    for (const auto& kind : kind_list_) {
+      for (const std::uint32_t value : {std::uint32_t(kind.format), std::uint32_t(kind.xattr_count),
+                                        std::uint32_t(kind.mode), kind.uid, kind.gid, kind.nlink, kind.union_value})
+        append_varint(out, value);
+    }
+    for (const auto& column : columns_) append(out, column);
+    return out;
+  }
+
+ private:
+  // Depth first, in order of names, as they lie.
+  void read_names() {
+    std::unordered_map<Nid, std::uint64_t> numbers;
+    std::uint64_t since_link = 0;
+    std::vector<Nid> to_visit{reader_.root()};
+    while (!to_visit.empty()) {
+      const auto directory = to_visit.back();
+      to_visit.pop_back();
+      directories_.push_back(directory);
+      const auto first = std::ptrdiff_t(to_visit.size());
+      reader_.read_directory(directory, 0, [&](std::string_view name, Nid nid, FileType type, std::uint64_t) {
+        const bool is_dot = name == "." || name == "..";
+        const bool is_directory = !is_dot && type == FileType::kDirectory;
+        append(columns_[kNames], as_bytes(name));
+        columns_[kNames].push_back(std::byte(is_directory ? '/' : '\0'));
+        if (is_directory) to_visit.push_back(nid);
+        if (is_dot || is_directory) return true;
+        const auto [known, is_new] = numbers.try_emplace(nid, others_.size());
+        if (is_new) {
+          others_.push_back(nid);
+          ++since_link;
+        } else {
+          append_varint(columns_[kLinks], since_link);
+          append_varint(columns_[kLinks], others_.size() - 1 - known->second);
+          since_link = 0;
+        }
+        return true;
+      });
+      columns_[kNames].push_back(std::byte(0));
+      std::reverse(to_visit.begin() + first, to_visit.end());
+      if (directories_.size() + others_.size() > reader_.nid_end()) fail<Error>("a tree with loops");
+    }
+  }
+
+  void add_inode(Nid nid) {
+    const auto position = nid * kSlot;
+    reader_.inode(nid);  // that it is inside
+    const auto fields = load_inode(tree_.data() + position);
+    const auto after = position + fields.header_bytes();
+    const auto type = type_of_mode(fields.mode);
+    const bool is_flat = type == FileType::kDirectory || type == FileType::kSymlink;
+    add_kind({.format = fields.format(),
+              .xattr_count = fields.xattr_count,
+              .mode = fields.mode,
+              .uid = fields.uid,
+              .gid = fields.gid,
+              .nlink = type == FileType::kDirectory ? 0 : fields.nlink,
+              .union_value = is_flat ? 0 : fields.union_value});
+    if (fields.extended) {
+      append_varint(columns_[kTimes], zigzag(std::int64_t(std::uint64_t(fields.mtime_seconds) - std::uint64_t(time_))));
+      append_varint(columns_[kTimes], fields.mtime_nanoseconds);
+      time_ = fields.mtime_seconds;
+    }
+    append(columns_[kRaw], tree_.subspan(after - fields.xattr_bytes(), fields.xattr_bytes()));
+    if (type == FileType::kRegular) {
+      append_varint(columns_[kSizes], fields.size);
+      if (fields.layout == Layout::kChunkBased) add_chunks(fields, align_up(after, kChunkIndexBytes));
+    } else if (type == FileType::kSymlink) {
+      append(columns_[kTargets], as_bytes(reader_.symlink_target(nid)));
+      columns_[kTargets].push_back(std::byte(0));
+    }
+    if (is_flat) whole_blocks_ += fields.whole_blocks();
+  }
+
+  void add_kind(const InodeKind& kind) {
+    const auto [known, is_new] = kinds_.try_emplace(kind, kinds_.size());
+    if (is_new) kind_list_.push_back(kind);
+    append_varint(columns_[kKinds], known->second);
+  }
+
+  void add_chunks(const InodeFields& fields, std::uint64_t table) {
+    const auto bits = chunk_bits(fields.union_value);
+    for (std::uint64_t i = 0; i < chunks_of(fields.size, bits); ++i, table += kChunkIndexBytes) {
+      if (!ByteRange{table, kChunkIndexBytes}.fits_in(tree_.size())) fail<Error>("a chunk table outside the tree");
+      const auto chunk = load_chunk(tree_.data() + table);
+      append_varint(columns_[kChunks], chunk.device);
+      append_varint(columns_[kChunks], zigzag(std::int32_t(chunk.block - guesses_.guess(chunk.device))));
+      if (chunk.block != kNullBlock)
+        guesses_.note(chunk.device, chunk.block, std::min(fields.size - (i << bits), std::uint64_t(1) << bits));
+    }
+  }
+
+  void add_shared_attributes() {
+    const std::uint64_t begin =
+        load_le<std::uint32_t>(tree_.data() + kSuperOffset + super::kXattrBlockAt) * std::uint64_t(kBlock);
+    const auto end = tree_.size() - std::min<std::uint64_t>(tree_.size(), whole_blocks_ * kBlock);
+    if (begin > end) fail<Error>("whole blocks of the tree overlap what lies before them");
+    append(columns_[kRaw], tree_.subspan(begin, end - begin));
+  }
+
+  ByteView tree_;
+  ErofsReader reader_;
+  std::vector<Nid> directories_;
+  std::vector<Nid> others_;
+  std::map<InodeKind, std::uint64_t> kinds_;
+  std::vector<InodeKind> kind_list_;
+  std::array<Bytes, kColumns> columns_;
+  ChunkGuesses guesses_;
+  std::int64_t time_ = 0;
+  std::uint64_t whole_blocks_ = 0;
+};
+
+class ColumnDecoder {
+ public:
+  ColumnDecoder(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
+                const std::function<void(ByteView piece)>& sink)
+      : what_(what), tree_bytes_(tree_bytes), pieces_(sink) {
+    read_head(columns);
+  }
+
+  void decode() {
+    place_directories();
+    place_others();
+    place_blocks();
+    begin_columns();
+    pieces_.put(0, header_);
+    for (std::size_t i = 0; i < directories_.size(); ++i) write_directory(i);
+    for (std::size_t i = directories_.size(); i < places_.size(); ++i) write_other(i);
+    pieces_.put(shared_at_, readers_[kRaw].take(blocks_at_ - shared_at_));
+    write_blocks();
+    pieces_.end(tree_bytes_);
+    for (const auto column : {kTimes, kChunks, kRaw}) readers_[column].end();
+  }
+
+ private:
+  struct KnownKind {
+    InodeFields fields;
+    FileType type = FileType::kRegular;
+  };
+  // A name, and what was named before it.
+  struct Position {
+    std::uint32_t name = 0;         // in lengths_
+    std::uint32_t text = 0;         // in the column
+    std::uint32_t directories = 0;  // in subdirectories_
+    std::uint32_t others = 0;
+    std::uint32_t links = 0;
+  };
+  struct Directory {
+    Position begin, tail;    // of its first name and of the first in its last block
+    std::uint32_t end = 0;   // in lengths_
+    std::uint32_t last = 0;  // bytes of its last block
+    std::uint32_t parent = 0;
+    std::uint32_t subdirectories = 0;
+    std::uint32_t blocks = 0;  // before the last
+    std::uint32_t whole_blocks = 0;
+    std::uint32_t first_block = 0;
+  };
+  struct Place {
+    std::uint32_t slot = 0;
+    std::uint32_t kind = 0;
+  };
+  struct Link {
+    std::uint32_t other = 0;  // which of the names that lead to no directory
+    std::uint32_t inode = 0;  // to which of what those lead to
+  };
+
+  [[noreturn]] void corrupt(std::string_view reason) const { fail<CorruptData>("{}: {}", what_, reason); }
+
+  void read_head(ByteView columns) {
+    ByteReader reader(columns, what_);
+    reader.magic(kColumnsMagic);
+    const auto header_bytes = reader.varint();
+    const auto kinds = reader.varint();
+    if (kinds > kMostKinds) fail<Unsupported>("{}: {} kinds of inodes", what_, kinds);
+    std::array<std::uint64_t, kColumns> lengths{};
+    for (auto& length : lengths) length = reader.varint();
+    if (header_bytes < kSuperOffset + kSuperBytes || header_bytes % kSlot != 0 || header_bytes > tree_bytes_)
+      corrupt("an impossible head");
+    header_ = reader.take(header_bytes);
+    std::set<InodeKind> distinct;
+    for (std::uint64_t i = 0; i < kinds; ++i) {
+      const auto kind = read_kind(reader);
+      if (!distinct.insert(kind).second) reader.corrupt("a kind twice");
+      add_kind(kind);
+    }
+    for (std::size_t i = 0; i < kColumns; ++i) columns_[i] = reader.take(lengths[i]);
+    reader.end();
+    if (kinds_.empty() || columns_[kNames].size() > kMaxTreeColumnsBytes) corrupt("no kinds, or too many names");
+    begin_columns();
+    read_links();
+  }
+
+  static InodeKind read_kind(ByteReader& reader) {
+    InodeKind kind;
+    kind.format = std::uint16_t(reader.varint_up_to(0xffff, "a format of more than 16 bits"));
+    kind.xattr_count = std::uint16_t(reader.varint_up_to(0xffff, "attributes of more than 16 bits"));
+    kind.mode = std::uint16_t(reader.varint_up_to(0xffff, "a mode of more than 16 bits"));
+    for (auto* field : {&kind.uid, &kind.gid, &kind.nlink, &kind.union_value})
+      *field = std::uint32_t(reader.varint_up_to(0xffffffff, "a field of more than 32 bits"));
+    return kind;
+  }
+
+  void add_kind(const InodeKind& kind) {
+    const auto type = type_of_mode(kind.mode);
+    const auto layout = Layout(kind.format >> 1);
+    if (!type) corrupt("unknown file type");
+    const bool has_blocks = *type == FileType::kDirectory || *type == FileType::kSymlink;
+    if (layout != Layout::kFlatPlain && !(layout == Layout::kFlatInline && has_blocks) &&
+        !(layout == Layout::kChunkBased && *type == FileType::kRegular))
+      corrupt("a layout that files of this type do not have");
+    if ((*type == FileType::kDirectory && kind.nlink != 0) || (has_blocks && kind.union_value != 0))
+      corrupt("a kind that says what follows from elsewhere");
+    kinds_.push_back({.fields = {.layout = layout,
+                                 .extended = (kind.format & 1) != 0,
+                                 .xattr_count = kind.xattr_count,
+                                 .mode = kind.mode,
+                                 .nlink = kind.nlink,
+                                 .union_value = kind.union_value,
+                                 .size = 0,
+                                 .uid = kind.uid,
+                                 .gid = kind.gid},
+                      .type = *type});
+  }
+
+  void begin_columns() {
+    readers_.clear();
+    for (const auto column : columns_) readers_.emplace_back(column, what_);
+  }
+
+  void read_links() {
+    auto& reader = readers_[kLinks];
+    std::uint64_t inodes = 0;
+    while (reader.left() != 0) {
+      inodes += reader.varint_up_to(columns_[kNames].size(), "a link behind the last name");
+      if (inodes == 0 || inodes > columns_[kNames].size()) reader.corrupt("a link to nothing");
+      const auto back = reader.varint_up_to(inodes - 1, "a link to nothing");
+      links_.push_back({.other = std::uint32_t(inodes + links_.size()), .inode = std::uint32_t(inodes - 1 - back)});
+    }
+  }
+
+  const KnownKind& next_kind() {
+    const auto kind = readers_[kKinds].varint_up_to(std::min(kinds_met_, kinds_.size() - 1), "kinds out of order");
+    if (kind == kinds_met_) ++kinds_met_;
+    if (directories_.size() > kMostDirectories || places_.size() == kMostInodes)
+      fail<Unsupported>("{}: more than {} directories or {} inodes", what_, kMostDirectories, kMostInodes);
+    places_.push_back({.slot = 0, .kind = std::uint32_t(kind)});
+    return kinds_[kind];
+  }
+
+  // Gives the last inode its place. `tail`: bytes behind its attributes.
+  void place(const KnownKind& kind, std::uint64_t tail) {
+    const bool is_directory = kind.type == FileType::kDirectory;
+    at_ = align_up(at_, kSlot);
+    if (kind.fields.layout == Layout::kFlatInline)
+      at_ = place_inline(at_, is_directory, kind.fields.header_bytes(), tail);
+    places_.back().slot = std::uint32_t(at_ / kSlot);
+    at_ += kind.fields.header_bytes();
+    if (kind.fields.layout == Layout::kChunkBased) at_ = align_up(at_, kChunkIndexBytes);
+    at_ += tail;
+    if (at_ > tree_bytes_) corrupt("inodes run over the end of the tree");
+  }
+
+  void place_directories() {
+    at_ = header_.size();
+    Position position;
+    struct Waiting {
+      std::uint32_t entry = 0;  // in subdirectories_
+      std::uint32_t parent = 0;
+    };
+    std::vector<Waiting> waiting{{}};
+    subdirectories_.push_back(0);  // the root, which no name leads to
+    position.directories = 1;
+    while (!waiting.empty()) {
+      const auto [entry, parent] = waiting.back();
+      waiting.pop_back();
+      const auto number = std::uint32_t(directories_.size());
+      subdirectories_[entry] = number;
+      const auto& kind = next_kind();
+      if (kind.type != FileType::kDirectory) corrupt("no directory where one is named");
+      Directory directory{.begin = position, .tail = position, .parent = parent};
+      read_names(position, directory);
+      directory.subdirectories = position.directories - directory.begin.directories;
+      const bool is_inline = kind.fields.layout == Layout::kFlatInline;
+      directory.whole_blocks = directory.blocks + (is_inline ? 0 : 1);
+      place(kind, is_inline ? directory.last : 0);
+      directories_.push_back(directory);
+      for (auto next = position.directories; next != directory.begin.directories; --next)
+        waiting.push_back({.entry = next - 1, .parent = number});
+    }
+    if (position.text != columns_[kNames].size() || position.links != links_.size())
+      corrupt("names or links that belong to no directory");
+    others_ = position.others - position.links;
+  }
+
+  // Of one directory: fills blocks as the writer does.
+  void read_names(Position& position, Directory& directory) {
+    const auto names = as_text(columns_[kNames]);
+    while (true) {
+      const auto rest = names.substr(position.text, kMaxName + 1);
+      auto length = rest.find('\0');
+      length = std::min(length, rest.substr(0, length).find('/'));
+      if (length == std::string_view::npos) corrupt("a name that does not end, or is too long");
+      if (length == 0) break;
+      if (directory.last + kDirentBytes + length > kBlock) {
+        ++directory.blocks;
+        directory.last = 0;
+        directory.tail = position;
+      }
+      directory.last += std::uint32_t(kDirentBytes + length);
+      lengths_.push_back(std::uint8_t(length));
+      if (names[position.text + length] == '/') subdirectories_.push_back(0);
+      pass(position);
+    }
+    if (directory.last == 0 || names[position.text] != '\0') corrupt("a directory without names");
+    ++position.text;
+    directory.end = position.name;
+  }
+
+  std::string_view name_at(const Position& position) const {
+    return as_text(columns_[kNames].subspan(position.text, lengths_[position.name]));
+  }
+  static bool is_dot(std::string_view name) { return name == "." || name == ".."; }
+  bool is_directory_at(const Position& position) const {
+    return columns_[kNames][position.text + lengths_[position.name]] == std::byte('/');
+  }
+  bool is_link_at(const Position& position) const {
+    return position.links < links_.size() && links_[position.links].other == position.others;
+  }
+  // To the next name.
+  void pass(Position& position) const {
+    if (is_directory_at(position)) {
+      ++position.directories;
+    } else if (!is_dot(name_at(position))) {
+      if (is_link_at(position)) ++position.links;
+      ++position.others;
+    }
+    position.text += lengths_[position.name] + 1u;
+    ++position.name;
+  }
+
+  void place_others() {
+    for (std::uint64_t i = 0; i < others_; ++i) {
+      const auto& kind = next_kind();
+      std::uint64_t tail = 0;
+      if (kind.type == FileType::kDirectory) {
+        corrupt("a directory that no name leads to");
+      } else if (kind.type == FileType::kRegular) {
+        const auto size = readers_[kSizes].varint();
+        const bool has_chunks = kind.fields.layout == Layout::kChunkBased;
+        if ((size != 0) != has_chunks) corrupt("a regular file with content in the tree itself");
+        const auto chunks = has_chunks ? chunks_of(size, chunk_bits(kind.fields.union_value)) : 0;
+        if (chunks > tree_bytes_ / kChunkIndexBytes) corrupt("inodes run over the end of the tree");
+        tail = chunks * kChunkIndexBytes;
+      } else if (kind.type == FileType::kSymlink) {
+        const auto size = next_target().size();
+        if (kind.fields.layout == Layout::kFlatInline) {
+          if (size >= kBlock) corrupt("a symlink that is too long to lie with its inode");
+          tail = size;
+        } else {
+          symlink_blocks_ += blocks_of(size);
+        }
+      }
+      place(kind, tail);
+    }
+    for (const auto column : {kKinds, kSizes, kTargets}) readers_[column].end();
+    if (kinds_met_ != kinds_.size()) corrupt("a kind that no inode has");
+    if (load_le<std::uint64_t>(header_.data() + kSuperOffset + super::kInosAt) != places_.size())
+      corrupt("another number of inodes than it says");
+  }
+
+  std::string_view next_target() {
+    auto& reader = readers_[kTargets];
+    const auto rest = as_text(columns_[kTargets].subspan(reader.offset()));
+    const auto length = rest.find('\0');
+    if (length == std::string_view::npos || length == 0 || length > kMaxSymlink)
+      reader.corrupt("a symlink's target of impossible length");
+    reader.take(length + 1);
+    return rest.substr(0, length);
+  }
+
+  void place_blocks() {
+    std::uint64_t blocks = symlink_blocks_;
+    for (const auto& directory : directories_) blocks += directory.whole_blocks;
+    if (tree_bytes_ % kBlock != 0 || blocks > tree_bytes_ / kBlock) corrupt("more blocks than the tree has");
+    blocks_at_ = tree_bytes_ - blocks * kBlock;
+    next_block_ = std::uint32_t(blocks_at_ / kBlock);
+    for (auto& directory : directories_) {
+      directory.first_block = directory.whole_blocks == 0 ? 0 : next_block_;
+      next_block_ += directory.whole_blocks;
+    }
+    shared_at_ = load_le<std::uint32_t>(header_.data() + kSuperOffset + super::kXattrBlockAt) * std::uint64_t(kBlock);
+    if (shared_at_ < at_ || shared_at_ > blocks_at_) corrupt("shared attributes outside their place");
+  }
+
+  // Here the second pass begins.
+
+  // Returns where it ends, with its attributes.
+  std::uint64_t write_inode(std::size_t inode, InodeFields& fields) {
+    if (fields.extended) {
+      time_ = std::int64_t(std::uint64_t(time_) + std::uint64_t(unzigzag(readers_[kTimes].varint())));
+      fields.mtime_seconds = time_;
+      fields.mtime_nanoseconds = std::uint32_t(readers_[kTimes].varint_up_to(999'999'999, "too many nanoseconds"));
+    }
+    const auto position = places_[inode].slot * kSlot;
+    store_inode(pieces_.put(position, inode_bytes(fields.format())), fields);
+    const auto end = position + fields.header_bytes();
+    if (fields.xattr_count != 0) pieces_.put(end - fields.xattr_bytes(), readers_[kRaw].take(fields.xattr_bytes()));
+    return end;
+  }
+
+  void write_directory(std::size_t number) {
+    const auto& directory = directories_[number];
+    auto fields = kinds_[places_[number].kind].fields;
+    fields.nlink = directory.subdirectories + 2;
+    fields.size = directory.blocks * kBlock + directory.last;
+    fields.union_value = directory.first_block;
+    const auto end = write_inode(number, fields);
+    auto tail = directory.tail;
+    if (fields.layout == Layout::kFlatInline) write_entries(number, tail, end);
+  }
+
+  // As many as one block holds, which begins there.
+  void write_entries(std::size_t number, Position& position, std::uint64_t begin) {
+    const auto& directory = directories_[number];
+    std::size_t used = 0;
+    auto end = position.name;
+    for (; end < directory.end && used + kDirentBytes + lengths_[end] <= kBlock; ++end)
+      used += kDirentBytes + lengths_[end];
+    auto* const block = pieces_.put(begin, used);
+    auto name_at = (end - position.name) * kDirentBytes;
+    for (auto* entry = block; position.name < end; entry += kDirentBytes, pass(position)) {
+      const auto& to = places_[inode_at(number, position)];
+      const auto name = this->name_at(position);
+      store_entry(entry, to.slot, std::uint16_t(name_at), kinds_[to.kind].type);
+      std::memcpy(block + name_at, name.data(), name.size());
+      name_at += name.size();
+    }
+  }
+
+  std::size_t inode_at(std::size_t directory, const Position& position) const {
+    if (is_directory_at(position)) return subdirectories_[position.directories];
+    const auto name = name_at(position);
+    if (name == ".") return directory;
+    if (name == "..") return directories_[directory].parent;
+    return directories_.size() +
+           (is_link_at(position) ? links_[position.links].inode : position.others - position.links);
+  }
+
+  void write_other(std::size_t inode) {
+    const auto& kind = kinds_[places_[inode].kind];
+    auto fields = kind.fields;
+    if (kind.type == FileType::kRegular) {
+      fields.size = readers_[kSizes].varint();
+      const auto end = write_inode(inode, fields);
+      if (fields.layout == Layout::kChunkBased) write_chunks(fields, align_up(end, kChunkIndexBytes));
+    } else if (kind.type == FileType::kSymlink) {
+      const auto target = next_target();
+      fields.size = target.size();
+      const bool is_inline = fields.layout == Layout::kFlatInline;
+      if (!is_inline) {
+        fields.union_value = next_block_;
+        next_block_ += std::uint32_t(blocks_of(target.size()));
+        long_targets_.push_back(target);
+      }
+      const auto end = write_inode(inode, fields);
+      if (is_inline) pieces_.put(end, as_bytes(target));
+    } else {
+      write_inode(inode, fields);
+    }
+  }
+
+  void write_chunks(const InodeFields& fields, std::uint64_t at) {
+    const auto bits = chunk_bits(fields.union_value);
+    auto& reader = readers_[kChunks];
+    for (std::uint64_t i = 0; i < chunks_of(fields.size, bits); ++i, at += kChunkIndexBytes) {
+      const auto device = std::uint16_t(reader.varint_up_to(kMaxDevices, "a device of more than 16 bits"));
+      const auto distance = unzigzag(reader.varint_up_to(0xffffffff, "a block of more than 32 bits"));
+      const auto block = guesses_.guess(device) + std::uint32_t(distance);
+      if (block != kNullBlock)
+        guesses_.note(device, block, std::min(fields.size - (i << bits), std::uint64_t(1) << bits));
+      store_chunk(pieces_.put(at, kChunkIndexBytes), {.device = device, .block = block});
+    }
+  }
+
+  void write_blocks() {
+    auto at = blocks_at_;
+    for (std::size_t i = 0; i < directories_.size(); ++i) {
+      auto position = directories_[i].begin;
+      for (std::uint32_t block = 0; block < directories_[i].whole_blocks; ++block, at += kBlock)
+        write_entries(i, position, at);
+    }
+    for (const auto target : long_targets_) {
+      pieces_.put(at, as_bytes(target));
+      at += blocks_of(target.size()) * kBlock;
+    }
+  }
+
+  const std::string what_;
+  const std::uint64_t tree_bytes_;
+  TreePieces pieces_;
+  ByteView header_;
+  std::array<ByteView, kColumns> columns_;
+  std::vector<ByteReader> readers_;  // of the columns
+  std::vector<KnownKind> kinds_;
+  std::vector<Link> links_;
+  std::vector<std::uint8_t> lengths_;          // of all names
+  std::vector<std::uint32_t> subdirectories_;  // the directories that names lead to, in order of the names
+  std::vector<Directory> directories_;
+  std::vector<Place> places_;  // of directories, then of all others
+  std::size_t kinds_met_ = 0;
+  std::uint64_t others_ = 0;
+  std::uint64_t at_ = 0;
+  std::uint64_t symlink_blocks_ = 0;
+  std::uint64_t blocks_at_ = 0;
+  std::uint64_t shared_at_ = 0;
+  std::uint32_t next_block_ = 0;
+  std::int64_t time_ = 0;
+  ChunkGuesses guesses_;
+  std::vector<std::string_view> long_targets_;
+};
+
+}  // namespace
+
+Bytes encode_tree_columns(ByteView tree) {
+  auto columns = ColumnEncoder(tree).encode();
+  if (columns.size() > kMaxTreeColumnsBytes) fail<Unsupported>("a tree with {} bytes of columns", columns.size());
+  std::uint64_t same = 0;
+  decode_tree_columns(columns, tree.size(), "the tree", [&](ByteView piece) {
+    if (piece.size() > tree.size() - same || !std::ranges::equal(piece, tree.subspan(same, piece.size())))
+      fail<Error>("a tree that is not as ours are, near byte {}", same);
+    same += piece.size();
+  });
+  return columns;
+}
+
+void decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
+                         const std::function<void(ByteView piece)>& sink) {
+  if (tree_bytes > kMaxTreeBytes) fail<CorruptData>("{}: a tree of {} bytes", what, tree_bytes);
+  ColumnDecoder(columns, tree_bytes, what, sink).decode();
+}
+
+}  // namespace varve::index
