@@ -91,6 +91,8 @@ class ErofsReader {
   bool is_intact() const;
   // Walks everything once, checking all of it: for verify and for indexes from outside.
   void check() const;
+  // What decode_tree_columns() leaves of that: devices, and the attributes of these inodes.
+  void check_rest(const std::vector<Nid>& with_attributes) const;
 
  private:
   struct Inode;
@@ -113,6 +115,8 @@ class ErofsReader {
   void add_xattr(std::uint64_t at, std::uint64_t end, const Inode& inode,
                  std::map<std::string, std::string>& xattrs) const;
   void check_files() const;
+  void check_devices() const;
+  void check_attributes(const Inode& inode, std::uint64_t& bytes_left) const;
   void check_directory(CheckState& state) const;
   void check_content(const Inode& inode, CheckState& state) const;
 

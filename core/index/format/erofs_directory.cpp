@@ -17,6 +17,7 @@ namespace {
 // A block holds fewer than 64 entries of at least 13 bytes.
 constexpr std::uint64_t kPositionsPerBlock = 64;
 constexpr std::size_t kWorthAThread = 1 << 20;  // bytes of a tree
+constexpr std::uint64_t kMostSharing = 64;  // so many times a tree's bytes may have attributes, each time they are read
 
 }  // namespace
 
@@ -109,13 +110,33 @@ struct ErofsReader::CheckState {
   std::uint64_t shared_bytes_left = 0;  // of attributes: a pair may be read once for each inode that has it
 };
 
+void ErofsReader::check_attributes(const Inode& inode, std::uint64_t& bytes_left) const {
+  for (const auto& [name, value] : xattrs_of(inode)) {
+    const auto bytes = name.size() + value.size();
+    if (bytes > bytes_left) corrupt(inode.nid, "more content than the image has room for");
+    bytes_left -= bytes;
+  }
+}
+
+void ErofsReader::check_devices() const {
+  for (std::uint32_t device = 1; device <= devices_; ++device) {
+    if (device_tag(device).empty()) fail<CorruptData>("{}: device {} has no tag", what_, device);
+  }
+}
+
+void ErofsReader::check_rest(const std::vector<Nid>& with_attributes) const {
+  check_devices();
+  auto bytes_left = image_.size() * kMostSharing;
+  for (const auto nid : with_attributes) check_attributes(parse(nid), bytes_left);
+}
+
 void ErofsReader::check_content(const Inode& inode, CheckState& state) const {
   const auto charge = [&](std::uint64_t& left, std::uint64_t bytes) {
     if (bytes > left) corrupt(inode.nid, "more content than the image has room for");
     left -= bytes;
   };
   charge(state.own_bytes_left, kCompactBytes + inode.xattr_bytes);
-  for (const auto& [name, value] : xattrs_of(inode)) charge(state.shared_bytes_left, name.size() + value.size());
+  check_attributes(inode, state.shared_bytes_left);
   if (inode.info.type == FileType::kRegular) {
     if (inode.info.size == 0) return;
     const auto chunk_bits = (inode.union_value & kChunkBitsMask) + kBlockBits;
@@ -187,15 +208,13 @@ void ErofsReader::check() const {
 }
 
 void ErofsReader::check_files() const {
-  for (std::uint32_t device = 1; device <= devices_; ++device) {
-    if (device_tag(device).empty()) fail<CorruptData>("{}: device {} has no tag", what_, device);
-  }
+  check_devices();
   CheckState state{.seen = std::vector<bool>(nid_end()),
                    .links = {},
                    .to_visit = {{root_, root_}},
                    .inodes = 1,
                    .own_bytes_left = image_.size(),
-                   .shared_bytes_left = image_.size() * 64};
+                   .shared_bytes_left = image_.size() * kMostSharing};
   state.seen[root_] = true;
   check_content(parse(root_), state);
   while (!state.to_visit.empty()) check_directory(state);

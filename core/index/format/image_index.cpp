@@ -322,18 +322,22 @@ bool is_tree(std::string_view media_type) { return media_type == kTreeMediaType 
 
 void unpack_tree(std::string_view media_type, ByteView blob, std::uint64_t tree_bytes, std::string_view what,
                  AtomicFile& file) {
+  const auto open = [&] { return MappedFile::open(fmt::format("/proc/self/fd/{}", file.fd())); };
   if (media_type == kPlainTreeMediaType) {
     TreeFile out(tree_bytes, what, file);
     codec::ZstdWalker walker(std::string(what), out);
     walker.feed(blob);
     walker.finish();
     out.check_size();
-  } else {
-    decode_tree_columns(codec::decompress_zstd(blob, kMaxTreeColumnsBytes, what), tree_bytes, what,
-                        [&](ByteView piece) { file.write(piece); });
+    const auto tree = open();
+    ErofsReader(tree.bytes(), std::string(what)).check();
+    return;
   }
-  const auto tree = MappedFile::open(fmt::format("/proc/self/fd/{}", file.fd()));
-  ErofsReader(tree.bytes(), std::string(what)).check();
+  const auto columns = codec::decompress_zstd(blob, kMaxTreeColumnsBytes, what);
+  const auto with_attributes =
+      decode_tree_columns(columns, tree_bytes, what, [&](ByteView piece) { file.write(piece); });
+  const auto tree = open();
+  ErofsReader(tree.bytes(), std::string(what)).check_rest(with_attributes);
 }
 
 RangesDevice unpack_ranges(ByteView blob, std::string_view what) {

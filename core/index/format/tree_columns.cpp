@@ -14,7 +14,6 @@
 #include "core/base/byte_range.h"
 #include "core/base/errors.h"
 #include "core/base/file_attributes.h"
-#include "core/index/format/erofs.h"
 #include "core/index/format/internal/byte_codec.h"
 #include "core/index/format/internal/erofs_format.h"
 
@@ -233,7 +232,8 @@ class ColumnDecoder {
     read_head(columns);
   }
 
-  void decode() {
+  // Returns the inodes with attributes.
+  std::vector<Nid> decode() {
     place_directories();
     place_others();
     place_blocks();
@@ -245,6 +245,7 @@ class ColumnDecoder {
     write_blocks();
     pieces_.end(tree_bytes_);
     for (const auto column : {kTimes, kChunks, kRaw}) readers_[column].end();
+    return std::move(with_attributes_);
   }
 
  private:
@@ -292,6 +293,7 @@ class ColumnDecoder {
     if (header_bytes < kSuperOffset + kSuperBytes || header_bytes % kSlot != 0 || header_bytes > tree_bytes_)
       corrupt("an impossible head");
     header_ = reader.take(header_bytes);
+    read_devices();
     std::set<InodeKind> distinct;
     for (std::uint64_t i = 0; i < kinds; ++i) {
       const auto kind = read_kind(reader);
@@ -303,6 +305,15 @@ class ColumnDecoder {
     if (kinds_.empty() || columns_[kNames].size() > kMaxTreeColumnsBytes) corrupt("no kinds, or too many names");
     begin_columns();
     read_links();
+  }
+
+  void read_devices() {
+    const auto* const super = header_.data() + kSuperOffset;
+    const auto table = load_le<std::uint16_t>(super + super::kDeviceTableAt) * kDeviceSlotBytes;
+    const auto devices = load_le<std::uint16_t>(super + super::kExtraDevicesAt);
+    if (!ByteRange{table, devices * kDeviceSlotBytes}.fits_in(header_.size())) corrupt("devices behind the root");
+    for (std::uint64_t at = table; device_blocks_.size() < devices; at += kDeviceSlotBytes)
+      device_blocks_.push_back(load_le<std::uint32_t>(header_.data() + at + kDeviceBlocksAt));
   }
 
   static InodeKind read_kind(ByteReader& reader) {
@@ -325,6 +336,11 @@ class ColumnDecoder {
       corrupt("a layout that files of this type do not have");
     if ((*type == FileType::kDirectory && kind.nlink != 0) || (has_blocks && kind.union_value != 0))
       corrupt("a kind that says what follows from elsewhere");
+    if (*type != FileType::kDirectory && kind.nlink == 0) corrupt("a kind without links");
+    if ((kind.format & 1) == 0 && std::max({kind.uid, kind.gid, kind.nlink}) > 0xffff)
+      corrupt("a compact kind with numbers of more than 16 bits");
+    if (layout == Layout::kChunkBased && (kind.union_value & ~std::uint32_t(kChunkBitsMask)) != kChunkIndexes)
+      corrupt("unknown chunk format");
     kinds_.push_back({.fields = {.layout = layout,
                                  .extended = (kind.format & 1) != 0,
                                  .xattr_count = kind.xattr_count,
@@ -342,6 +358,7 @@ class ColumnDecoder {
     for (const auto column : columns_) readers_.emplace_back(column, what_);
   }
 
+  // In order of the names, and the inodes alone in order of these.
   void read_links() {
     auto& reader = readers_[kLinks];
     std::uint64_t inodes = 0;
@@ -350,7 +367,9 @@ class ColumnDecoder {
       if (inodes == 0 || inodes > columns_[kNames].size()) reader.corrupt("a link to nothing");
       const auto back = reader.varint_up_to(inodes - 1, "a link to nothing");
       links_.push_back({.other = std::uint32_t(inodes + links_.size()), .inode = std::uint32_t(inodes - 1 - back)});
+      linked_.push_back(links_.back().inode);
     }
+    std::ranges::sort(linked_);
   }
 
   const KnownKind& next_kind() {
@@ -368,6 +387,9 @@ class ColumnDecoder {
     at_ = align_up(at_, kSlot);
     if (kind.fields.layout == Layout::kFlatInline)
       at_ = place_inline(at_, is_directory, kind.fields.header_bytes(), tail);
+    if (kind.fields.layout == Layout::kFlatInline &&
+        place_inline(at_, is_directory, kind.fields.header_bytes(), tail) != at_)
+      corrupt("what lies with an inode does not fit into a block");
     places_.back().slot = std::uint32_t(at_ / kSlot);
     at_ += kind.fields.header_bytes();
     if (kind.fields.layout == Layout::kChunkBased) at_ = align_up(at_, kChunkIndexBytes);
@@ -402,6 +424,8 @@ class ColumnDecoder {
       for (auto next = position.directories; next != directory.begin.directories; --next)
         waiting.push_back({.entry = next - 1, .parent = number});
     }
+    if (places_[0].slot != load_le<std::uint16_t>(header_.data() + kSuperOffset + super::kRootNidAt))
+      corrupt("the root is not where it is said to be");
     if (position.text != columns_[kNames].size() || position.links != links_.size())
       corrupt("names or links that belong to no directory");
     others_ = position.others - position.links;
@@ -410,6 +434,8 @@ class ColumnDecoder {
   // Of one directory: fills blocks as the writer does.
   void read_names(Position& position, Directory& directory) {
     const auto names = as_text(columns_[kNames]);
+    std::string_view last;
+    int dots = 0;
     while (true) {
       const auto rest = names.substr(position.text, kMaxName + 1);
       auto length = rest.find('\0');
@@ -423,9 +449,15 @@ class ColumnDecoder {
       }
       directory.last += std::uint32_t(kDirentBytes + length);
       lengths_.push_back(std::uint8_t(length));
-      if (names[position.text + length] == '/') subdirectories_.push_back(0);
+      const auto name = rest.substr(0, length);
+      if (name <= last) corrupt("names out of order");
+      last = name;
+      const bool is_directory = names[position.text + length] == '/';
+      if (is_directory) subdirectories_.push_back(0);
+      if (is_dot(name)) dots += is_directory ? 3 : 1;
       pass(position);
     }
+    if (dots != 2) corrupt("\".\" or \"..\" is missing, or leads elsewhere");
     if (directory.last == 0 || names[position.text] != '\0') corrupt("a directory without names");
     ++position.text;
     directory.end = position.name;
@@ -454,15 +486,20 @@ class ColumnDecoder {
   }
 
   void place_others() {
+    std::size_t link = 0;
     for (std::uint64_t i = 0; i < others_; ++i) {
       const auto& kind = next_kind();
       std::uint64_t tail = 0;
+      std::uint64_t links = 1;
+      for (; link < linked_.size() && linked_[link] == i; ++link) ++links;
+      if (kind.fields.nlink != links) corrupt("an inode with a wrong number of links");
       if (kind.type == FileType::kDirectory) {
         corrupt("a directory that no name leads to");
       } else if (kind.type == FileType::kRegular) {
         const auto size = readers_[kSizes].varint();
         const bool has_chunks = kind.fields.layout == Layout::kChunkBased;
         if ((size != 0) != has_chunks) corrupt("a regular file with content in the tree itself");
+        if (size > (kind.fields.extended ? std::uint64_t(INT64_MAX) : 0xffffffff)) corrupt("a size out of range");
         const auto chunks = has_chunks ? chunks_of(size, chunk_bits(kind.fields.union_value)) : 0;
         if (chunks > tree_bytes_ / kChunkIndexBytes) corrupt("inodes run over the end of the tree");
         tail = chunks * kChunkIndexBytes;
@@ -519,7 +556,10 @@ class ColumnDecoder {
     const auto position = places_[inode].slot * kSlot;
     store_inode(pieces_.put(position, inode_bytes(fields.format())), fields);
     const auto end = position + fields.header_bytes();
-    if (fields.xattr_count != 0) pieces_.put(end - fields.xattr_bytes(), readers_[kRaw].take(fields.xattr_bytes()));
+    if (fields.xattr_count != 0) {
+      pieces_.put(end - fields.xattr_bytes(), readers_[kRaw].take(fields.xattr_bytes()));
+      with_attributes_.push_back(places_[inode].slot);
+    }
     return end;
   }
 
@@ -591,8 +631,13 @@ class ColumnDecoder {
       const auto device = std::uint16_t(reader.varint_up_to(kMaxDevices, "a device of more than 16 bits"));
       const auto distance = unzigzag(reader.varint_up_to(0xffffffff, "a block of more than 32 bits"));
       const auto block = guesses_.guess(device) + std::uint32_t(distance);
-      if (block != kNullBlock)
-        guesses_.note(device, block, std::min(fields.size - (i << bits), std::uint64_t(1) << bits));
+      if (block != kNullBlock) {
+        const auto bytes = std::min(fields.size - (i << bits), std::uint64_t(1) << bits);
+        if (device == 0 || device > device_blocks_.size()) corrupt("content on a device that is not there");
+        if (!ByteRange{block * kBlock, bytes}.fits_in(device_blocks_[device - 1] * kBlock))
+          corrupt("content outside its device");
+        guesses_.note(device, block, bytes);
+      }
       store_chunk(pieces_.put(at, kChunkIndexBytes), {.device = device, .block = block});
     }
   }
@@ -618,6 +663,8 @@ class ColumnDecoder {
   std::vector<ByteReader> readers_;  // of the columns
   std::vector<KnownKind> kinds_;
   std::vector<Link> links_;
+  std::vector<std::uint32_t> linked_;          // their inodes, ascending
+  std::vector<std::uint32_t> device_blocks_;   // of the extra devices
   std::vector<std::uint8_t> lengths_;          // of all names
   std::vector<std::uint32_t> subdirectories_;  // the directories that names lead to, in order of the names
   std::vector<Directory> directories_;
@@ -632,6 +679,7 @@ class ColumnDecoder {
   std::int64_t time_ = 0;
   ChunkGuesses guesses_;
   std::vector<std::string_view> long_targets_;
+  std::vector<Nid> with_attributes_;
 };
 
 }  // namespace
@@ -648,10 +696,10 @@ Bytes encode_tree_columns(ByteView tree) {
   return columns;
 }
 
-void decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
-                         const std::function<void(ByteView piece)>& sink) {
+std::vector<Nid> decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
+                                     const std::function<void(ByteView piece)>& sink) {
   if (tree_bytes > kMaxTreeBytes) fail<CorruptData>("{}: a tree of {} bytes", what, tree_bytes);
-  ColumnDecoder(columns, tree_bytes, what, sink).decode();
+  return ColumnDecoder(columns, tree_bytes, what, sink).decode();
 }
 
 }  // namespace varve::index

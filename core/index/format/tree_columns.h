@@ -21,8 +21,10 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "core/base/bytes.h"
+#include "core/index/format/erofs.h"
 
 namespace varve::index {
 
@@ -32,10 +34,10 @@ inline constexpr std::uint64_t kMaxTreeColumnsBytes = 256ull << 20;  // some ten
 // 2,000,000 directories, 16,000,000 inodes or 1,000,000 kinds, and Error for an image that another program made.
 Bytes encode_tree_columns(ByteView tree);
 
-// The image again, from front to back, in pieces of at most some 128 KiB: it is never in memory. Throws CorruptData for
-// columns that make none of exactly `tree_bytes`, Unsupported as above; what the image says is for ErofsReader to
-// check.
-void decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
-                         const std::function<void(ByteView piece)>& sink);
+// The image again, from front to back, in pieces of at most 128 KiB: it is never in memory. Returns the inodes with
+// attributes, for ErofsReader::check_rest(): it and this find all that ErofsReader::check() finds, but for the UUID.
+// Throws CorruptData, also where the columns make no tree of exactly `tree_bytes`, and Unsupported as above.
+std::vector<Nid> decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
+                                     const std::function<void(ByteView piece)>& sink);
 
 }  // namespace varve::index

@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/index/format/erofs.h"
+#include "core/index/format/internal/erofs_format.h"
 #include "testing/one_encoding.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
@@ -85,6 +86,32 @@ TEST(TreeColumnsTest, OneTreeHasOneForm) {
     Bytes encode() const { return encode_tree_columns(tree); }
   };
   test::expect_one_encoding<Columns>(encode_tree_columns(kImage.bytes));
+}
+
+TEST(TreeColumnsTest, WhatIsAcceptedPassesTheWholeCheck) {
+  const auto image = written(small_tree());
+  const auto columns = encode_tree_columns(image.bytes);
+  std::size_t accepted = 0;
+  for (std::size_t at = 0; at < columns.size(); ++at) {
+    for (const int change : {1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x2f, 0xff}) {
+      auto changed = columns;
+      changed[at] ^= std::byte(change);
+      try {
+        Bytes tree;
+        const auto with_attributes =
+            decode_tree_columns(changed, image.bytes.size(), "changed", [&](ByteView piece) { append(tree, piece); });
+        auto* const super = tree.data() + erofs::kSuperOffset;
+        std::ranges::copy(erofs::content_uuid(tree), super + erofs::super::kUuidAt);
+        store_le(super + erofs::super::kChecksumAt, erofs::super_checksum(tree));
+        const ErofsReader reader(tree, "changed");
+        reader.check_rest(with_attributes);
+        EXPECT_NO_THROW(reader.check()) << at << " ^ " << change;
+        ++accepted;
+      } catch (const CorruptData&) {
+      }
+    }
+  }
+  EXPECT_GT(accepted, 1000u);
 }
 
 TEST(TreeColumnsTest, OfAnotherSizeThereIsNone) {
