@@ -54,8 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     auto* const super = image.data() + erofs::kSuperOffset;
     store_le(super, erofs::kMagic);
     store_le(super + erofs::super::kBlocksAt, std::uint32_t(image.size() / erofs::kBlock));
-    std::ranges::copy(erofs::content_uuid(image), super + erofs::super::kUuidAt);
-    store_le(super + erofs::super::kChecksumAt, erofs::super_checksum(image));
+    erofs::seal(image);
   }
   try {
     const ErofsReader reader(image, "input");

@@ -33,9 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         decode_tree_columns(columns, tree_bytes, "input", [&](ByteView piece) { append(tree, piece); });
     if (tree.size() != tree_bytes) std::abort();
     if (tree.size() < erofs::kSuperOffset + erofs::kBlock) return 0;
-    auto* const super = tree.data() + erofs::kSuperOffset;
-    std::ranges::copy(erofs::content_uuid(tree), super + erofs::super::kUuidAt);
-    store_le(super + erofs::super::kChecksumAt, erofs::super_checksum(tree));
+    erofs::seal(tree);
     ErofsReader(tree, "input").check_rest(with_attributes);
   } catch (const Error&) {
     return 0;

@@ -116,6 +116,7 @@ class ErofsReader {
                  std::map<std::string, std::string>& xattrs) const;
   void check_files() const;
   void check_devices() const;
+  void charge(const Inode& inode, std::uint64_t& bytes_left, std::uint64_t bytes) const;
   void check_attributes(const Inode& inode, std::uint64_t& bytes_left) const;
   void check_directory(CheckState& state) const;
   void check_content(const Inode& inode, CheckState& state) const;

@@ -110,12 +110,13 @@ struct ErofsReader::CheckState {
   std::uint64_t shared_bytes_left = 0;  // of attributes: a pair may be read once for each inode that has it
 };
 
+void ErofsReader::charge(const Inode& inode, std::uint64_t& bytes_left, std::uint64_t bytes) const {
+  if (bytes > bytes_left) corrupt(inode.nid, "more content than the image has room for");
+  bytes_left -= bytes;
+}
+
 void ErofsReader::check_attributes(const Inode& inode, std::uint64_t& bytes_left) const {
-  for (const auto& [name, value] : xattrs_of(inode)) {
-    const auto bytes = name.size() + value.size();
-    if (bytes > bytes_left) corrupt(inode.nid, "more content than the image has room for");
-    bytes_left -= bytes;
-  }
+  for (const auto& [name, value] : xattrs_of(inode)) charge(inode, bytes_left, name.size() + value.size());
 }
 
 void ErofsReader::check_devices() const {
@@ -131,22 +132,17 @@ void ErofsReader::check_rest(const std::vector<Nid>& with_attributes) const {
 }
 
 void ErofsReader::check_content(const Inode& inode, CheckState& state) const {
-  const auto charge = [&](std::uint64_t& left, std::uint64_t bytes) {
-    if (bytes > left) corrupt(inode.nid, "more content than the image has room for");
-    left -= bytes;
-  };
-  charge(state.own_bytes_left, kCompactBytes + inode.xattr_bytes);
+  charge(inode, state.own_bytes_left, kCompactBytes + inode.xattr_bytes);
   check_attributes(inode, state.shared_bytes_left);
   if (inode.info.type == FileType::kRegular) {
     if (inode.info.size == 0) return;
-    const auto chunk_bits = (inode.union_value & kChunkBitsMask) + kBlockBits;
-    charge(state.own_bytes_left, (((inode.info.size - 1) >> chunk_bits) + 1) * kChunkIndexBytes);
+    charge(inode, state.own_bytes_left, chunks_of(inode.info.size, chunk_bits(inode.union_value)) * kChunkIndexBytes);
     visit_chunks(inode, [](const DeviceRun&) {});
   } else if (inode.info.type == FileType::kSymlink) {
-    charge(state.own_bytes_left, inode.info.size);
+    charge(inode, state.own_bytes_left, inode.info.size);
     target_of(inode);
   } else if (inode.info.type == FileType::kDirectory) {
-    charge(state.own_bytes_left, inode.info.size);
+    charge(inode, state.own_bytes_left, inode.info.size);
   }
 }
 
@@ -165,7 +161,7 @@ void ErofsReader::check_directory(CheckState& state) const {
         previous = name;
         if (name.find('/') != std::string_view::npos || name.find('\0') != std::string_view::npos)
           corrupt(self, "an entry with an impossible name");
-        if (name == "." || name == "..") {
+        if (is_dot(name)) {
           ++dots;
           if (nid != (name == "." ? self : parent) || type != FileType::kDirectory)
             corrupt(self, "\".\" or \"..\" leads elsewhere");

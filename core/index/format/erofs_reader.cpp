@@ -166,8 +166,8 @@ void ErofsReader::visit_chunks(const Inode& inode, const std::function<void(cons
   const auto format = inode.union_value & 0xffff;
   if ((format & ~std::uint32_t(kChunkIndexes | kChunkBitsMask)) != 0 || (format & kChunkIndexes) == 0)
     corrupt(inode.nid, "unknown chunk format");
-  const auto chunk_bits = (format & kChunkBitsMask) + kBlockBits;
-  const auto count = ((size - 1) >> chunk_bits) + 1;
+  const auto bits = chunk_bits(format);
+  const auto count = chunks_of(size, bits);
   const auto table = align_up(inode.after, kChunkIndexBytes);
   if (table > image_.size() || count > (image_.size() - table) / kChunkIndexBytes)
     corrupt(inode.nid, "chunk table runs over the end of the image");
@@ -175,10 +175,10 @@ void ErofsReader::visit_chunks(const Inode& inode, const std::function<void(cons
     const auto chunk = load_chunk(image_.data() + table + i * kChunkIndexBytes);
     if (chunk.block == kNullBlock) continue;
     DeviceRun run;
-    run.file_offset = i << chunk_bits;
+    run.file_offset = i << bits;
     run.device = chunk.device;
     run.device_offset = chunk.block * kBlock;
-    run.length = std::min(size - run.file_offset, std::uint64_t(1) << chunk_bits);
+    run.length = std::min(size - run.file_offset, std::uint64_t(1) << bits);
     if (run.device == 0 || run.device > devices_) corrupt(inode.nid, "content on a device that is not there");
     if (!ByteRange{run.device_offset, run.length}.fits_in(device_bytes(run.device)))
       corrupt(inode.nid, "content outside its device");

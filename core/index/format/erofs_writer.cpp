@@ -49,7 +49,7 @@ struct Node {
   std::uint64_t header_bytes() const { return (extended ? kExtendedBytes : kCompactBytes) + xattr_bytes; }
   bool is_directory() const { return inode->type == FileType::kDirectory; }
   std::uint64_t tail_bytes() const { return layout == Layout::kFlatInline ? size - (size - 1) / kBlock * kBlock : 0; }
-  std::uint64_t full_blocks() const { return layout == Layout::kFlatInline ? (size - 1) / kBlock : blocks_of(size); }
+  std::uint64_t full_blocks() const { return whole_blocks(layout, size); }
 };
 
 class ErofsWriter {
@@ -189,7 +189,7 @@ std::uint32_t ErofsWriter::add_name(std::uint32_t directory, const std::string& 
 }
 
 void ErofsWriter::check_name(const Node& directory, const std::string& name) const {
-  if (name.empty() || name.size() > kMaxName || name == "." || name == ".." || name.find('/') != std::string::npos ||
+  if (name.empty() || name.size() > kMaxName || is_dot(name) || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos)
     fail<CorruptData>("{}: \"{:.80}\" cannot be a name", path_of(directory), name);
 }
@@ -442,8 +442,7 @@ void ErofsWriter::write_superblock() {
   std::memcpy(at + super::kVolumeNameAt, "varve", 5);
   // overlayfs tells lower file systems apart by their UUID, so it must not be zero; as a digest it also shows what a
   // disk has broken.
-  std::ranges::copy(content_uuid(image_), at + super::kUuidAt);
-  store_le(at + super::kChecksumAt, super_checksum(image_));
+  seal(image_);
 }
 
 }  // namespace

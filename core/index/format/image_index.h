@@ -91,9 +91,9 @@ struct ImageIndexBlobs {
 Bytes pack_tree(const ErofsImage& image);  // kTreeMediaType
 Bytes pack_ranges(const RangesDevice& ranges);
 Bytes pack_start_packs(const StartPacks& packs);  // kStartPacksMediaType
-// Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported. A
-// tree is written into the file, which is not committed: the blob's author chooses how large it is, so it is never in
-// memory.
+// Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check; in columns, but for
+// the UUID, as tree_columns.h says) or Unsupported. A tree is written into the file, which is not committed: the blob's
+// author chooses how large it is, so it is never in memory.
 void unpack_tree(std::string_view media_type, ByteView blob, std::uint64_t tree_bytes, std::string_view what,
                  AtomicFile& file);
 RangesDevice unpack_ranges(ByteView blob, std::string_view what);

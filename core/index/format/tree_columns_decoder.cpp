@@ -130,7 +130,7 @@ class ColumnDecoder {
       corrupt("an impossible head");
     header_ = reader.take(header_bytes);
     read_devices();
-    std::set<InodeKind> distinct;
+    std::set<InodeFields> distinct;
     for (std::uint64_t i = 0; i < kinds; ++i) {
       const auto kind = read_kind(reader);
       if (!distinct.insert(kind).second) reader.corrupt("a kind twice");
@@ -152,9 +152,11 @@ class ColumnDecoder {
       device_blocks_.push_back(load_le<std::uint32_t>(header_.data() + at + kDeviceBlocksAt));
   }
 
-  static InodeKind read_kind(ByteReader& reader) {
-    InodeKind kind;
-    kind.format = std::uint16_t(reader.varint_up_to(0xffff, "a format of more than 16 bits"));
+  static InodeFields read_kind(ByteReader& reader) {
+    InodeFields kind;
+    const auto format = reader.varint_up_to(0xffff, "a format of more than 16 bits");
+    kind.layout = Layout(format >> 1);
+    kind.extended = (format & 1) != 0;
     kind.xattr_count = std::uint16_t(reader.varint_up_to(0xffff, "attributes of more than 16 bits"));
     kind.mode = std::uint16_t(reader.varint_up_to(0xffff, "a mode of more than 16 bits"));
     for (auto* field : {&kind.uid, &kind.gid, &kind.nlink, &kind.union_value})
@@ -162,9 +164,9 @@ class ColumnDecoder {
     return kind;
   }
 
-  void add_kind(const InodeKind& kind) {
+  void add_kind(const InodeFields& kind) {
     const auto type = type_of_mode(kind.mode);
-    const auto layout = Layout(kind.format >> 1);
+    const auto layout = kind.layout;
     if (!type) corrupt("unknown file type");
     const bool has_blocks = *type == FileType::kDirectory || *type == FileType::kSymlink;
     if (layout != Layout::kFlatPlain && !(layout == Layout::kFlatInline && has_blocks) &&
@@ -173,20 +175,11 @@ class ColumnDecoder {
     if ((*type == FileType::kDirectory && kind.nlink != 0) || (has_blocks && kind.union_value != 0))
       corrupt("a kind that says what follows from elsewhere");
     if (*type != FileType::kDirectory && kind.nlink == 0) corrupt("a kind without links");
-    if ((kind.format & 1) == 0 && std::max({kind.uid, kind.gid, kind.nlink}) > 0xffff)
+    if (!kind.extended && std::max({kind.uid, kind.gid, kind.nlink}) > 0xffff)
       corrupt("a compact kind with numbers of more than 16 bits");
     if (layout == Layout::kChunkBased && (kind.union_value & ~std::uint32_t(kChunkBitsMask)) != kChunkIndexes)
       corrupt("unknown chunk format");
-    kinds_.push_back({.fields = {.layout = layout,
-                                 .extended = (kind.format & 1) != 0,
-                                 .xattr_count = kind.xattr_count,
-                                 .mode = kind.mode,
-                                 .nlink = kind.nlink,
-                                 .union_value = kind.union_value,
-                                 .size = 0,
-                                 .uid = kind.uid,
-                                 .gid = kind.gid},
-                      .type = *type});
+    kinds_.push_back({.fields = kind, .type = *type});
   }
 
   void begin_columns() {
@@ -221,11 +214,11 @@ class ColumnDecoder {
   void place(const KnownKind& kind, std::uint64_t tail) {
     const bool is_directory = kind.type == FileType::kDirectory;
     at_ = align_up(at_, kSlot);
-    if (kind.fields.layout == Layout::kFlatInline)
-      at_ = place_inline(at_, is_directory, kind.fields.header_bytes(), tail);
-    if (kind.fields.layout == Layout::kFlatInline &&
-        place_inline(at_, is_directory, kind.fields.header_bytes(), tail) != at_)
-      corrupt("what lies with an inode does not fit into a block");
+    if (kind.fields.layout == Layout::kFlatInline) {
+      const auto first = at_;
+      at_ = place_inline(first, is_directory, kind.fields.header_bytes(), tail);
+      if (at_ - first == kBlock) corrupt("what lies with an inode does not fit into a block");
+    }
     places_.back().slot = std::uint32_t(at_ / kSlot);
     at_ += kind.fields.header_bytes();
     if (kind.fields.layout == Layout::kChunkBased) at_ = align_up(at_, kChunkIndexBytes);
@@ -294,7 +287,7 @@ class ColumnDecoder {
       pass(position);
     }
     if (dots != 2) corrupt("\".\" or \"..\" is missing, or leads elsewhere");
-    if (directory.last == 0 || names[position.text] != '\0') corrupt("a directory without names");
+    if (names[position.text] != '\0') corrupt("a directory without a name");
     ++position.text;
     directory.end = position.name;
   }
@@ -302,7 +295,6 @@ class ColumnDecoder {
   std::string_view name_at(const Position& position) const {
     return as_text(columns_[kNames].subspan(position.text, lengths_[position.name]));
   }
-  static bool is_dot(std::string_view name) { return name == "." || name == ".."; }
   bool is_directory_at(const Position& position) const {
     return columns_[kNames][position.text + lengths_[position.name]] == std::byte('/');
   }

@@ -28,14 +28,14 @@ class ColumnEncoder {
       for (const auto nid : *list) add_inode(nid);
     }
     add_shared_attributes();
-    const auto header = tree_.first(std::min<std::uint64_t>(reader_.root() * kSlot, tree_.size()));
+    const auto header = tree_.first(reader_.root() * kSlot);
     Bytes out = to_bytes(as_bytes(kColumnsMagic));
     append_varint(out, header.size());
     append_varint(out, kinds_.size());
     for (const auto& column : columns_) append_varint(out, column.size());
     append(out, header);
     for (const auto& kind : kind_list_) {
-      for (const std::uint32_t value : {std::uint32_t(kind.format), std::uint32_t(kind.xattr_count),
+      for (const std::uint32_t value : {std::uint32_t(kind.format()), std::uint32_t(kind.xattr_count),
                                         std::uint32_t(kind.mode), kind.uid, kind.gid, kind.nlink, kind.union_value})
         append_varint(out, value);
     }
@@ -55,12 +55,12 @@ class ColumnEncoder {
       directories_.push_back(directory);
       const auto first = std::ptrdiff_t(to_visit.size());
       reader_.read_directory(directory, 0, [&](std::string_view name, Nid nid, FileType type, std::uint64_t) {
-        const bool is_dot = name == "." || name == "..";
-        const bool is_directory = !is_dot && type == FileType::kDirectory;
+        const bool dot = is_dot(name);
+        const bool is_directory = !dot && type == FileType::kDirectory;
         append(columns_[kNames], as_bytes(name));
         columns_[kNames].push_back(std::byte(is_directory ? '/' : '\0'));
         if (is_directory) to_visit.push_back(nid);
-        if (is_dot || is_directory) return true;
+        if (dot || is_directory) return true;
         const auto [known, is_new] = numbers.try_emplace(nid, others_.size());
         if (is_new) {
           others_.push_back(nid);
@@ -85,13 +85,7 @@ class ColumnEncoder {
     const auto after = position + fields.header_bytes();
     const auto type = type_of_mode(fields.mode);
     const bool is_flat = type == FileType::kDirectory || type == FileType::kSymlink;
-    add_kind({.format = fields.format(),
-              .xattr_count = fields.xattr_count,
-              .mode = fields.mode,
-              .uid = fields.uid,
-              .gid = fields.gid,
-              .nlink = type == FileType::kDirectory ? 0 : fields.nlink,
-              .union_value = is_flat ? 0 : fields.union_value});
+    add_kind(fields, type == FileType::kDirectory, is_flat);
     if (fields.extended) {
       append_varint(columns_[kTimes], zigzag(std::int64_t(std::uint64_t(fields.mtime_seconds) - std::uint64_t(time_))));
       append_varint(columns_[kTimes], fields.mtime_nanoseconds);
@@ -105,10 +99,16 @@ class ColumnEncoder {
       append(columns_[kTargets], as_bytes(reader_.symlink_target(nid)));
       columns_[kTargets].push_back(std::byte(0));
     }
-    if (is_flat) whole_blocks_ += fields.whole_blocks();
+    if (is_flat) whole_blocks_ += whole_blocks(fields.layout, fields.size);
   }
 
-  void add_kind(const InodeKind& kind) {
+  // What many inodes have in common. What follows from elsewhere is 0.
+  void add_kind(InodeFields kind, bool is_directory, bool is_flat) {
+    kind.size = 0;
+    kind.mtime_seconds = 0;
+    kind.mtime_nanoseconds = 0;
+    if (is_directory) kind.nlink = 0;
+    if (is_flat) kind.union_value = 0;
     const auto [known, is_new] = kinds_.try_emplace(kind, kinds_.size());
     if (is_new) kind_list_.push_back(kind);
     append_varint(columns_[kKinds], known->second);
@@ -138,8 +138,8 @@ class ColumnEncoder {
   ErofsReader reader_;
   std::vector<Nid> directories_;
   std::vector<Nid> others_;
-  std::map<InodeKind, std::uint64_t> kinds_;
-  std::vector<InodeKind> kind_list_;
+  std::map<InodeFields, std::uint64_t> kinds_;
+  std::vector<InodeFields> kind_list_;
   std::array<Bytes, kColumns> columns_;
   ChunkGuesses guesses_;
   std::int64_t time_ = 0;

@@ -88,4 +88,10 @@ std::array<std::byte, kUuidBytes> content_uuid(ByteView image) {
   return uuid;
 }
 
+void seal(Bytes& image) {
+  std::byte* const at = image.data() + kSuperOffset;
+  std::ranges::copy(content_uuid(image), at + super::kUuidAt);
+  store_le(at + super::kChecksumAt, super_checksum(image));
+}
+
 }  // namespace varve::index::erofs

@@ -2,6 +2,7 @@
 // The part of the EROFS on-disk format that our trees use (Linux fs/erofs/erofs_fs.h); byte tables in
 // docs/formats/tree.md.
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string_view>
 
@@ -54,6 +55,7 @@ inline constexpr std::uint32_t kNullBlock = 0xFFFFFFFF;
 inline constexpr std::uint64_t kDirentBytes = 12;
 inline constexpr std::size_t kMaxName = 255;
 inline constexpr std::size_t kMaxSymlink = 4095;
+constexpr bool is_dot(std::string_view name) { return name == "." || name == ".."; }
 
 inline constexpr std::uint64_t kXattrHeaderBytes = 12;
 inline constexpr std::uint64_t kXattrEntryBytes = 4;
@@ -80,6 +82,11 @@ constexpr std::uint64_t xattr_entry_size(std::uint64_t suffix_bytes, std::uint64
   return align_up(kXattrEntryBytes + suffix_bytes + value_bytes, 4);
 }
 
+// Of a directory or symlink, which has a size.
+constexpr std::uint64_t whole_blocks(Layout layout, std::uint64_t size) {
+  return layout == Layout::kFlatInline ? (size - 1) / kBlock : blocks_of(size);
+}
+
 // An inode without its attributes and what lies behind them. A compact one has no time.
 struct InodeFields {
   Layout layout = Layout::kFlatPlain;
@@ -97,8 +104,7 @@ struct InodeFields {
   std::uint16_t format() const { return std::uint16_t(std::uint16_t(layout) << 1 | (extended ? 1 : 0)); }
   std::uint64_t xattr_bytes() const { return xattr_count == 0 ? 0 : kXattrHeaderBytes + (xattr_count - 1) * 4ull; }
   std::uint64_t header_bytes() const { return (extended ? kExtendedBytes : kCompactBytes) + xattr_bytes(); }
-  // Of a directory or symlink, which has a size.
-  std::uint64_t whole_blocks() const { return layout == Layout::kFlatInline ? (size - 1) / kBlock : blocks_of(size); }
+  auto operator<=>(const InodeFields&) const = default;
 };
 // The caller has checked that its 32 or 64 bytes are there; those that have no field are 0.
 void store_inode(std::byte* at, const InodeFields& inode);
@@ -116,6 +122,12 @@ inline void store_chunk(std::byte* at, const ChunkIndex& chunk) {
 }
 inline ChunkIndex load_chunk(const std::byte* at) {
   return {.device = load_le<std::uint16_t>(at + 2), .block = load_le<std::uint32_t>(at + 4)};
+}
+
+// Of one chunk, in bits; and how many a file has.
+constexpr std::uint64_t chunk_bits(std::uint32_t union_value) { return (union_value & kChunkBitsMask) + kBlockBits; }
+constexpr std::uint64_t chunks_of(std::uint64_t size, std::uint64_t bits) {
+  return size == 0 ? 0 : ((size - 1) >> bits) + 1;
 }
 
 // An entry of a directory whose name lies at `name_at` of its block.
@@ -143,5 +155,7 @@ std::uint32_t super_checksum(ByteView image);
 // The UUID of our trees: a digest of everything behind the superblock, in the form of RFC 9562, version 8.
 inline constexpr std::size_t kUuidBytes = 16;
 std::array<std::byte, kUuidBytes> content_uuid(ByteView image);
+// Puts UUID and checksum where they belong, once all else is there.
+void seal(Bytes& image);
 
 }  // namespace varve::index::erofs

@@ -1,6 +1,5 @@
 #pragma once
 // What the encoder and the decoder of a tree's columns share; byte table in tree_columns.h.
-#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -12,19 +11,6 @@ namespace varve::index::columns {
 inline constexpr std::string_view kColumnsMagic = "VRVTREE2";
 
 enum Column : std::uint8_t { kNames, kLinks, kKinds, kSizes, kTimes, kChunks, kTargets, kRaw, kColumns };
-
-// What many inodes have in common. What follows from elsewhere is 0: links and blocks of directories, blocks of
-// symlinks.
-struct InodeKind {
-  std::uint16_t format = 0;
-  std::uint16_t xattr_count = 0;
-  std::uint16_t mode = 0;
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::uint32_t nlink = 0;
-  std::uint32_t union_value = 0;
-  auto operator<=>(const InodeKind&) const = default;
-};
 
 // Where the next piece of content on a device is likely to be: behind the last and the tar header of the next file.
 // Block numbers are of 32 bits, and so are their distances.
@@ -39,12 +25,5 @@ class ChunkGuesses {
  private:
   std::vector<std::uint32_t> next_;
 };
-
-constexpr std::uint64_t chunk_bits(std::uint32_t union_value) {
-  return (union_value & erofs::kChunkBitsMask) + erofs::kBlockBits;
-}
-constexpr std::uint64_t chunks_of(std::uint64_t size, std::uint64_t bits) {
-  return size == 0 ? 0 : ((size - 1) >> bits) + 1;
-}
 
 }  // namespace varve::index::columns
