@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "core/base/mapped_file.h"
+#include "core/base/files/mapped_file.h"
 #include "core/codec/gzip_walker.h"
 #include "core/codec/span_decoder.h"
 #include "core/codec/tar_parser.h"

@@ -24,7 +24,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace {
 

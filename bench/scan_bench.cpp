@@ -13,7 +13,7 @@
 
 #include "analyzer/notebooks/notebook_reader.h"
 #include "analyzer/notebooks/scan.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace {
 

@@ -16,7 +16,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/span_decoder.h"
 #include "core/index/span_reader.h"
 #include "fuse/stream/layer_stream.h"

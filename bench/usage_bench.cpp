@@ -20,7 +20,7 @@
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/internal/user_sketch.h"
 #include "analyzer/usage/internal/writer.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -15,7 +15,7 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/index/local_index.h"
 #include "core/oci/image.h"
 

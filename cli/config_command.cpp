@@ -6,7 +6,7 @@
 #include "cli/base/settings.h"
 #include "cli/base/text.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

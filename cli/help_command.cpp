@@ -7,8 +7,8 @@
 #include "cli/help_command.h"
 #include "cli/manual.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "core/base/inherited.h"
+#include "core/base/process/inherited.h"
 
 namespace {
 

@@ -16,10 +16,10 @@
 #include "cli/image/image_command.h"
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -1,5 +1,5 @@
 # varve_delay_load(NAME LIBRARY TARGET): varve::NAME has the headers of TARGET, an imported one, and stand-ins for the functions of lib<LIBRARY>.so, which is loaded when one of
-# them is called first (core/base/delay_load.h). Sanitizers, which want to see all libraries from the start, and machines that the stand-ins are not written for have it linked
+# them is called first (core/base/process/delay_load.h). Sanitizers, which want to see all libraries from the start, and machines that the stand-ins are not written for have it linked
 # as ever. No tool sees that the program needs it: debian/control names its package.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND NOT VARVE_SANITIZE AND NOT VARVE_FUZZ)
   set(VARVE_DELAYS_LOADING TRUE)

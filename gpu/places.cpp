@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/base/child_process.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/process/child_process.h"
 #include "core/base/random.h"
-#include "core/base/strings.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "gpu/probe_output.h"
 
 namespace varve::gpu {

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 
 namespace varve::gpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/calendar.h"
-#include "core/base/utf8.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/utf8.h"
 #include "gpu/probe_output.h"
 
 namespace varve::gpu {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "gpu/check_result.h"
 
 namespace varve::gpu {

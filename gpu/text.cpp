@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::gpu {
 namespace {

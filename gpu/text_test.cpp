@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::gpu {
 namespace {

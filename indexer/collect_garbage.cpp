@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/oci/layout.h"
 #include "core/oci/manifest.h"

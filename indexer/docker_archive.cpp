@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/blob_decoder.h"
 #include "core/codec/tar_block.h"
 #include "core/index/format/layer_map.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"
 #include "core/trust/sign.h"

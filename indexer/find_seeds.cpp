@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/content_reader.h"
 #include "core/index/merge/bytecode.h"
 #include "core/index/unit_matcher.h"

@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/merge/merge_layers.h"
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/prove_index.h"
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"

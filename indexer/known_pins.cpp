@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/text/json_document.h"
 
 namespace varve::indexer {
 namespace {

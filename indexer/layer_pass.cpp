@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/bounded_queue.h"
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/bounded_queue.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/layer_entry_reader.h"
 #include "core/oci/source_turns.h"
 #include "indexer/internal/layer_decoder.h"

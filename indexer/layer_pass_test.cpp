@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "core/base/cancel.h"
 #include "core/base/errors.h"
+#include "core/base/threads/cancel.h"
 #include "core/codec/span_decoder.h"
 #include "core/index/span_reader.h"
 #include "testing/codec_support.h"

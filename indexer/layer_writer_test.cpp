@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
+#include "core/base/text/base64.h"
 #include "core/codec/span_decoder.h"
 #include "core/codec/zstd_walker.h"
 #include "indexer/content_chunker.h"

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/artifact.h"
 
 namespace varve::indexer {

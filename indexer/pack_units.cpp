@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 #include "core/codec/tar_block.h"
 
 namespace varve::indexer {

@@ -10,13 +10,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/guarded.h"
-#include "core/base/json_document.h"
-#include "core/base/parallel.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
+#include "core/base/threads/guarded.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/format/image_index.h"
 #include "core/oci/layout.h"
 #include "core/oci/source_turns.h"

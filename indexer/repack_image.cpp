@@ -10,8 +10,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
 #include "core/base/log.h"
+#include "core/base/text/image_path.h"
 #include "core/oci/copy_blob.h"
 #include "indexer/internal/finished_layers.h"
 #include "indexer/internal/keep_layer_index.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/frame_encoder.h"
 #include "core/codec/tar_writer.h"
 #include "indexer/repack_image_fixture.h"

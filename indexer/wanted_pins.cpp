@@ -1,8 +1,8 @@
 #include "indexer/wanted_pins.h"
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/toml.h"
+#include "core/base/files/file.h"
+#include "core/base/text/toml.h"
 #include "core/oci/reference.h"
 #include "indexer/known_pins.h"
 #include "indexer/pins.h"

@@ -2,10 +2,10 @@
 
 #include <charconv>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "core/oci/manifest.h"
 
 namespace varve::snapshotter {

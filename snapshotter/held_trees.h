@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "snapshotter/snapshot_table.h"
 #include "snapshotter/trees.h"
 

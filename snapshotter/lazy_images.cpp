@@ -6,7 +6,7 @@
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "core/oci/reference.h"
 
 namespace varve::snapshotter {

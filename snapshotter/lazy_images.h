@@ -11,7 +11,7 @@
 #include <string>
 #include <variant>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "snapshotter/snapshot_table.h"
 #include "snapshotter/trees.h"
 

@@ -4,9 +4,9 @@
 
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
 #include "fuse/control/control_protocol.h"
 #include "snapshotter/snapshotter_process.h"
 

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/private_folder.h"
+#include "core/base/files/remove_tree.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
-#include "core/base/remove_tree.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "fuse/session/mount_copy.h"
 #include "fuse/session/user_namespace.h"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/metrics/metrics.h"
 #include "snapshotter/snapshots.h"
 

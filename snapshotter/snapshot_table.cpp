@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/json_document.h"
+#include "core/base/text/json_document.h"
 #include "core/sql/schema.h"
 
 namespace varve::snapshotter {

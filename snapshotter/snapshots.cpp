@@ -5,10 +5,10 @@
 
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
+#include "core/base/files/private_folder.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 
 namespace varve::snapshotter {
 namespace {

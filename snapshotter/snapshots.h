@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "snapshotter/held_trees.h"
 #include "snapshotter/lazy_images.h"
 #include "snapshotter/snapshot_folders.h"

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/fake_trees.h"
 #include "testing/temp_dir.h"
 

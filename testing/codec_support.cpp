@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/temp_dir.h"
 
 namespace varve::codec::test {

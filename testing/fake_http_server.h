@@ -15,7 +15,7 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::test {
 

@@ -1,6 +1,6 @@
 #include "testing/fake_image.h"
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::test {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/mapped_file.h"
+#include "core/base/files/mapped_file.h"
 #include "core/index/format/erofs.h"
 #include "fuse/mount/stream_file.h"
 #include "testing/fake_layer_stream.h"

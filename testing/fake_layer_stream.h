@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::test {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/apply/gates.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::prune::test {
 

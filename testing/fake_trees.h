@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "snapshotter/trees.h"
 
 namespace varve::test {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/http/listen_address.h"
 
 namespace varve::test {

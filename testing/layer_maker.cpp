@@ -5,7 +5,7 @@
 #include <random>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/gzip_walker.h"
 #include "core/codec/span_decoder.h"
 #include "testing/temp_dir.h"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/oci/manifest.h"
 #include "core/oci/registry_repository.h"
 #include "testing/fake_registry.h"

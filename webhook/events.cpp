@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "core/oci/descriptor.h"
 #include "core/oci/reference.h"
 

@@ -4,10 +4,10 @@
 
 #include "core/base/bytes.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/glob.h"
-#include "core/base/strings.h"
-#include "core/base/toml.h"
+#include "core/base/files/file.h"
+#include "core/base/text/glob.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/toml.h"
 
 namespace varve::webhook {
 namespace {

@@ -16,7 +16,7 @@ namespace varve::webhook {
 
 // For the images of some repositories.
 struct Rule {
-  std::vector<std::string> repositories;  // patterns (core/base/glob.h)
+  std::vector<std::string> repositories;  // patterns (core/base/text/glob.h)
   std::vector<std::string> tags;          // likewise; none = all
   std::vector<oci::Platform> platforms;   // none = all
   std::filesystem::path key;              // "" = nothing is signed

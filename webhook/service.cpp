@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file_lock.h"
+#include "core/base/files/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "webhook/sweep.h"

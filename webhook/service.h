@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "webhook/receiver.h"
 #include "webhook/worker.h"
 

@@ -2,7 +2,7 @@
 // Looks for what no event told of: the tags of all repositories that rules name.
 #include <cstdint>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/oci/repository.h"
 #include "webhook/rules.h"
 #include "webhook/webhook_metrics.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "testing/private_postgres.h"
 #include "testing/temp_dir.h"
 

@@ -4,11 +4,11 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/ticker.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/threads/ticker.h"
 #include "core/oci/manifest.h"
 
 namespace varve::webhook {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/cancel.h"
-#include "core/base/child_process.h"
+#include "core/base/process/child_process.h"
+#include "core/base/threads/cancel.h"
 #include "core/oci/repository.h"
 #include "webhook/rules.h"
 #include "webhook/webhook_metrics.h"

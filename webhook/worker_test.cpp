@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/strings.h"
 #include "core/oci/manifest.h"
 #include "testing/fake_registry.h"
 #include "testing/temp_dir.h"

@@ -6,7 +6,7 @@
 
 #include "analyzer/compare/internal/parts.h"
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::compare {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::compare {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cuda {
 namespace {

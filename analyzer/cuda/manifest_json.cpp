@@ -5,9 +5,9 @@
 
 #include "analyzer/cuda/manifest.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
-#include "core/base/utf8.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include "analyzer/cuda/internal/pattern_set.h"
 #include "core/base/embedded.h"
 #include "core/base/errors.h"
-#include "core/base/toml.h"
+#include "core/base/text/toml.h"
 
 namespace varve::cuda {
 

@@ -28,7 +28,7 @@ struct ConditionalTail {
   std::vector<std::string> paths;
 };
 
-// Patterns are those of core/base/glob.h and {a,b}, [ab]; a pattern of `names` and `tail` without "/" is over base
+// Patterns are those of core/base/text/glob.h and {a,b}, [ab]; a pattern of `names` and `tail` without "/" is over base
 // names, one with "/" over ends of paths (names) or whole paths.
 struct Rules {
   std::vector<std::string> names;    // R1

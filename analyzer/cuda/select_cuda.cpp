@@ -8,7 +8,7 @@
 #include "analyzer/cuda/internal/pattern_set.h"
 #include "analyzer/cuda/rules.h"
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/strings.h"
 #include "core/index/elf/ld_cache.h"
 
 namespace varve::elf {

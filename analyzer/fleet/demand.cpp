@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::fleet {
 namespace {

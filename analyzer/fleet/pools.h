@@ -7,7 +7,7 @@
 
 #include "analyzer/fleet/demand.h"
 #include "analyzer/fleet/simulate.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::fleet {
 

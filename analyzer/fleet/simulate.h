@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analyzer/fleet/demand.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::fleet {
 

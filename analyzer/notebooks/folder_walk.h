@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analyzer/notebooks/file_kind.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::notebooks {
 

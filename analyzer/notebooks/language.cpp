@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::notebooks {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <system_error>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::notebooks {
 namespace {

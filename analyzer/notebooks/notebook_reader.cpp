@@ -11,7 +11,7 @@
 #include <simdjson.h>
 
 #include "analyzer/notebooks/language.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::notebooks {
 namespace {

@@ -5,7 +5,7 @@
 #include "analyzer/notebooks/internal/command_reader.h"
 #include "analyzer/notebooks/internal/gpu_hints.h"
 #include "analyzer/notebooks/internal/magics.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::notebooks {
 

@@ -10,11 +10,11 @@
 #include "analyzer/notebooks/folder_walk.h"
 #include "analyzer/notebooks/local_modules.h"
 #include "analyzer/notebooks/source_file.h"
-#include "core/base/file.h"
-#include "core/base/image_path.h"
-#include "core/base/ordered_pool.h"
-#include "core/base/parallel.h"
-#include "core/base/safe_text.h"
+#include "core/base/files/file.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/threads/ordered_pool.h"
+#include "core/base/threads/parallel.h"
 #include "core/codec/archive_reader.h"
 
 namespace varve::notebooks {

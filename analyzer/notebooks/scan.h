@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "analyzer/notebooks/findings.h"
-#include "core/base/cancel.h"
 #include "core/base/digest.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::notebooks {
 

@@ -8,7 +8,7 @@
 #include "analyzer/notebooks/language.h"
 #include "analyzer/notebooks/script_cells.h"
 #include "core/base/bytes.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::notebooks {
 namespace {

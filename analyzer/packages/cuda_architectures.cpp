@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 // The container is not published; as seen in CUDA 11.8 to 13.5. Little-endian, at multiples of 8 from the start of the
 // ELF file, in .nv_fatbin, __nv_relfatbin, .nvFatBinSegment, and (cuFFT: all) in .cask_resource, .ldata and .rodata.

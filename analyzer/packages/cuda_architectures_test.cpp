@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/device_code.h"
 
 namespace varve::packages {

@@ -9,7 +9,7 @@
 #include "analyzer/python/requirement.h"
 #include "analyzer/python/stdlib_names.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::packages {
 namespace {

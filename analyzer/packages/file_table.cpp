@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 #include "core/index/merge/tree.h"
 
 namespace varve::packages {

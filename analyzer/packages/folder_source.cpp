@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/unique_fd.h"
 #include "core/base/log.h"
-#include "core/base/unique_fd.h"
 
 namespace varve::packages {
 namespace {

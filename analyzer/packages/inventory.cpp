@@ -15,7 +15,7 @@
 #include "analyzer/packages/internal/record.h"
 #include "analyzer/packages/internal/summaries.h"
 #include "analyzer/python/name.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::packages {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "analyzer/packages/file_table.h"
 #include "analyzer/python/path_file.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::packages {
 namespace {

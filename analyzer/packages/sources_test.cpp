@@ -12,7 +12,7 @@
 #include "analyzer/packages/image_source.h"
 #include "analyzer/packages/inventory.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/span_decoder.h"
 #include "core/index/opened_image.h"
 #include "core/oci/layout.h"

@@ -6,7 +6,7 @@
 
 #include "analyzer/python/name.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::packages {
 namespace {

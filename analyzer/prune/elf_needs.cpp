@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "core/base/image_path.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::prune {
 namespace {

@@ -5,9 +5,9 @@
 #include "analyzer/prune/plan.h"
 #include "analyzer/python/name.h"
 #include "core/base/errors.h"
-#include "core/base/nearest.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/nearest.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::prune {
 namespace {

@@ -9,10 +9,10 @@
 #include "analyzer/packages/cuda_architectures.h"
 #include "analyzer/report/text.h"
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/units.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/units.h"
 
 namespace varve::prune {
 namespace {

@@ -10,7 +10,7 @@
 #include "analyzer/cuda/gpu_architectures.h"
 #include "analyzer/packages/inventory.h"
 #include "analyzer/prune/plan.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/index/merge/mark_cold.h"
 
 namespace varve::prune {

@@ -6,11 +6,11 @@
 
 #include "analyzer/prune/internal/carried_files.h"
 #include "analyzer/python/name.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/glob.h"
-#include "core/base/safe_text.h"
-#include "core/base/toml.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/glob.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/toml.h"
 
 namespace varve::prune {
 namespace {

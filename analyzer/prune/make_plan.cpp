@@ -7,9 +7,9 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::prune {
 namespace {

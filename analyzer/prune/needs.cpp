@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "analyzer/python/name.h"
-#include "core/base/glob.h"
-#include "core/base/image_path.h"
+#include "core/base/text/glob.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::prune {
 namespace {

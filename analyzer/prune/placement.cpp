@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 
 #include "analyzer/packages/record_files.h"
-#include "core/base/image_path.h"
-#include "core/base/utf8.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::prune {
 namespace {

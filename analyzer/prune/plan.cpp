@@ -9,10 +9,10 @@
 
 #include "analyzer/report/text.h"
 #include "analyzer/report/window.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/utf8.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/utf8.h"
 #include "core/index/merge/flat_tree.h"
 
 namespace varve::prune {

@@ -12,7 +12,7 @@
 #include "analyzer/prune/start_needs.h"
 #include "analyzer/prune/static_imports.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::prune {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::prune {
 namespace {

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/utf8.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::prune {
 namespace {

@@ -14,10 +14,10 @@
 #include "analyzer/packages/record_files.h"
 #include "analyzer/python/install_record.h"
 #include "analyzer/python/module_file.h"
-#include "core/base/image_path.h"
-#include "core/base/json_document.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 
 namespace varve::prune {
 namespace {

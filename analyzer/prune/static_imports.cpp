@@ -14,8 +14,8 @@
 
 #include "analyzer/notebooks/findings.h"
 #include "analyzer/python/module_file.h"
-#include "core/base/image_path.h"
-#include "core/base/units.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/units.h"
 
 namespace varve::prune {
 namespace {

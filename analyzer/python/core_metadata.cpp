@@ -4,7 +4,7 @@
 
 #include "analyzer/python/internal/text.h"
 #include "analyzer/python/module_file.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::python {
 

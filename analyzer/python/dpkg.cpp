@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "analyzer/python/internal/text.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::python {
 

@@ -9,8 +9,8 @@
 
 #include "analyzer/python/internal/text.h"
 #include "analyzer/python/module_file.h"
-#include "core/base/base64.h"
 #include "core/base/errors.h"
+#include "core/base/text/base64.h"
 
 namespace varve::python {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/python/internal/text.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::python {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "analyzer/python/internal/text.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::python {
 

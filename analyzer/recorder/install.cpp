@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::recorder {
 namespace {

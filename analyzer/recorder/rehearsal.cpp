@@ -4,11 +4,11 @@
 #include <filesystem>
 
 #include "analyzer/recorder/install.h"
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/scratch_file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/files/scratch_file.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/strings.h"
 
 namespace varve::recorder {
 namespace {

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::recorder {
 namespace {

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "analyzer/recorder/install.h"
-#include "core/base/image_path.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/strings.h"
 
 namespace varve::recorder {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "analyzer/report/rows.h"
 #include "analyzer/report/text.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::report {
 namespace {

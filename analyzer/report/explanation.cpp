@@ -8,9 +8,9 @@
 #include "analyzer/report/rows.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
-#include "core/base/calendar.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::report {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <stdexcept>
 
-#include "core/base/base64.h"
 #include "core/base/digest.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::report {
 std::string html(std::string_view text, std::size_t limit) {

@@ -6,7 +6,7 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "tests/report/generated_snapshot.h"
 
 namespace varve::report {

@@ -5,8 +5,8 @@
 #include "analyzer/report/page.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
-#include "core/base/calendar.h"
-#include "core/base/units.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/units.h"
 
 namespace varve::report {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "analyzer/report/rows.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::report {
 namespace {

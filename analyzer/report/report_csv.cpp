@@ -4,8 +4,8 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 
 namespace varve::report {
 namespace {

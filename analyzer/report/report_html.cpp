@@ -3,7 +3,7 @@
 #include "analyzer/report/html.h"
 #include "analyzer/report/page.h"
 #include "analyzer/report/words.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::report {
 

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/report/report.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::report {
 namespace {

@@ -6,8 +6,8 @@
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::report {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::report {
 std::size_t characters(std::string_view text) {

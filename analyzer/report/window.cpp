@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::report {
 namespace {

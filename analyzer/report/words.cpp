@@ -6,9 +6,9 @@
 #include <ostream>
 
 #include "analyzer/report/text.h"
-#include "core/base/calendar.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::report {
 namespace {

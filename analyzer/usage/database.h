@@ -13,8 +13,8 @@
 #include "analyzer/usage/probe.h"
 #include "analyzer/usage/snapshot.h"
 #include "analyzer/usage/spool.h"
-#include "core/base/cancel.h"
 #include "core/base/progress.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::usage {
 

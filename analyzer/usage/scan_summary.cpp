@@ -4,7 +4,7 @@
 #include <functional>
 #include <set>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::usage {
 

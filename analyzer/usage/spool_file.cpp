@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/subid.h"
+#include "core/base/files/file.h"
+#include "core/base/process/subid.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

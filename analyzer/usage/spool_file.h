@@ -12,7 +12,7 @@
 #include "analyzer/usage/spool.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::usage {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/usage/spool.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -9,9 +9,9 @@
 #include "analyzer/usage/internal/intake.h"
 #include "analyzer/usage/internal/process_row.h"
 #include "analyzer/usage/internal/schema.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/subid.h"
+#include "core/base/process/subid.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "analyzer/usage/spool_file.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/private_folder.h"
 #include "core/base/hmac.h"
-#include "core/base/private_folder.h"
 #include "core/base/random.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

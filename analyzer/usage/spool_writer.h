@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "analyzer/usage/spool.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::usage {
 

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "core/base/digest.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/temp_dir.h"
 
 namespace varve::usage {

@@ -6,10 +6,10 @@
 
 #include "cli/base/settings.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/nearest.h"
-#include "core/base/strings.h"
-#include "core/base/toml.h"
+#include "core/base/files/file.h"
+#include "core/base/text/nearest.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/toml.h"
 #include "core/trust/read_settings.h"
 
 namespace varve::cli {

@@ -7,8 +7,8 @@
 
 #include "cli/manual.h"
 #include "core/base/errors.h"
-#include "core/base/nearest.h"
-#include "core/base/strings.h"
+#include "core/base/text/nearest.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

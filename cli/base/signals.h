@@ -1,7 +1,7 @@
 #pragma once
 #include <signal.h>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::cli {
 

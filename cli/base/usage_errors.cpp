@@ -6,9 +6,9 @@
 #include <CLI/Option.hpp>
 
 #include "cli/manual.h"
-#include "core/base/nearest.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/nearest.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
-#include "core/base/unix_socket.h"
+#include "core/base/files/file.h"
+#include "core/base/process/unix_socket.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

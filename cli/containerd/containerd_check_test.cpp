@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/unix_socket.h"
+#include "core/base/files/file.h"
+#include "core/base/process/unix_socket.h"
 #include "testing/temp_dir.h"
 
 namespace varve::cli {

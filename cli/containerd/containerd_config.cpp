@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/toml.h"
+#include "core/base/text/toml.h"
 
 namespace varve::cli {
 

@@ -15,10 +15,10 @@
 #include "cli/doctor/machine_facts.h"
 #include "cli/doctor/secret_filter.h"
 #include "cli/session/daemon_access.h"
-#include "core/base/calendar.h"
-#include "core/base/child_process.h"
 #include "core/base/error_text.h"
-#include "core/base/strings.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "cli/base/text.h"
 #include "cli/session/status_report.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/units.h"
 #include "fuse/control/control_protocol.h"
 
 namespace varve::cli {

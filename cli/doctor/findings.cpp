@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

@@ -14,10 +14,10 @@
 #include <fmt/format.h>
 
 #include "cli/doctor/secret_filter.h"
-#include "core/base/child_process.h"
 #include "core/base/error_text.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/strings.h"
 #include "core/trust/containers_policy.h"
 #include "core/trust/public_key.h"
 #include "fuse/mount/mount_table.h"

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/oci/credential_files.h"
 #include "core/trust/judge.h"
 #include "fuse/control/control_messages.h"

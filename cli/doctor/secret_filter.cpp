@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
 #include "gpu/alarm.h"
 #include "gpu/history.h"
 #include "gpu/probe_output.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/text.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "gpu/judge.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"

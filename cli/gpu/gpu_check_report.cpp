@@ -7,8 +7,8 @@
 
 #include "cli/base/text.h"
 #include "core/base/progress.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 #include "gpu/text.h"
 
 namespace varve::cli {

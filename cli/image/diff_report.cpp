@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/text.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "core/base/errors.h"
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 #include "indexer/collect_garbage.h"
 #include "indexer/known_pins.h"
 

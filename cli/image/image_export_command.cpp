@@ -7,7 +7,7 @@
 #include "cli/image/image_command.h"
 #include "core/base/errors.h"
 #include "core/base/progress.h"
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 #include "indexer/export_image.h"
 
 namespace varve::cli {

@@ -14,7 +14,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 #include "core/codec/frame_encoder.h"
 #include "indexer/optimize_image.h"
 

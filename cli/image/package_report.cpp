@@ -8,8 +8,8 @@
 
 #include "analyzer/packages/why_installed.h"
 #include "cli/base/text.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

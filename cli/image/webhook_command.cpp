@@ -9,10 +9,10 @@
 
 #include "cli/base/text.h"
 #include "cli/command.h"
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/safe_text.h"
 #include "core/oci/reference.h"
 #include "webhook/service.h"
 

@@ -1,8 +1,8 @@
 #include "cli/image/written_times.h"
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include "cli/base/open_image.h"
 #include "cli/command.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

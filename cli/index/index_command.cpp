@@ -9,7 +9,7 @@
 #include "cli/trust/signing.h"
 #include "core/base/errors.h"
 #include "core/base/progress.h"
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 #include "core/trust/sign.h"
 #include "indexer/index_image.h"
 

@@ -5,8 +5,8 @@
 
 #include "cli/base/text.h"
 #include "cli/command.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 #include "core/index/index_sources.h"
 #include "core/index/local_index.h"
 

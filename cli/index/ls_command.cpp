@@ -8,8 +8,8 @@
 #include "cli/base/open_image.h"
 #include "cli/command.h"
 #include "core/base/progress.h"
-#include "core/base/safe_text.h"
-#include "core/base/utf8.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::cli {
 namespace {

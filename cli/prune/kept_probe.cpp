@@ -4,8 +4,8 @@
 #include "analyzer/prune/probe/probe_image.h"
 #include "cli/base/open_image.h"
 #include "cli/session/child_sessions.h"
-#include "core/base/calendar.h"
 #include "core/base/clock.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::cli {
 

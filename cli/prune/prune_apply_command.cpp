@@ -15,9 +15,9 @@
 #include "cli/prune/pruned_image.h"
 #include "cli/session/child_sessions.h"
 #include "cli/trust/signing.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

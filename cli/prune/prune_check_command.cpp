@@ -10,7 +10,7 @@
 #include "cli/prune/prune_gates.h"
 #include "cli/prune/pruned_image.h"
 #include "cli/session/child_sessions.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 
 namespace varve::cli {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/usage/usage_database.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -11,11 +11,11 @@
 #include "cli/prune/pinned_savings.h"
 #include "cli/prune/prune_command.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include "cli/prune/kept_probe.h"
 #include "cli/prune/prune_command.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -1,8 +1,8 @@
 #include "cli/session/child_sessions.h"
 
 #include "cli/base/open_image.h"
-#include "core/base/child_process.h"
-#include "core/base/strings.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "cli/session/session_listing.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/session/session_store.h"
 #include "fuse/session/user_namespace.h"
 

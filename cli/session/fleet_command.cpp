@@ -9,7 +9,7 @@
 #include "cli/base/text.h"
 #include "cli/command.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::cli {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <chrono>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "fuse/session/session.h"
 
 namespace varve::cli {

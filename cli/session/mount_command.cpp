@@ -8,8 +8,8 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 #include "fuse/control/control_protocol.h"
 
 namespace varve::cli {

@@ -12,10 +12,10 @@
 #include "cli/base/text.h"
 #include "cli/session/daemon_access.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/units.h"
 #include "fuse/stream/layer_stream.h"
 #include "fuse/stream/window_store.h"
 

@@ -6,7 +6,7 @@
 
 #include "cli/base/open_image.h"
 #include "cli/session/daemon_access.h"
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 #include "fuse/control/control_protocol.h"
 
 namespace varve::cli {

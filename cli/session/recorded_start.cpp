@@ -1,8 +1,8 @@
 #include "cli/session/recorded_start.h"
 
 #include "cli/session/child_sessions.h"
-#include "core/base/child_process.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
 
 namespace varve::cli {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/json_document.h"
 
 namespace varve::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/session/session_listing.h"
 #include "cli/session/session_run.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/session_control.h"
 #include "fuse/session/session_exec.h"

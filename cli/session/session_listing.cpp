@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/text.h"
-#include "core/base/file.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/units.h"
+#include "core/base/files/file.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/units.h"
 #include "fuse/session/session_store.h"
 
 namespace varve::cli {

@@ -15,7 +15,7 @@
 #include "cli/session/status_report.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::cli {
 namespace {

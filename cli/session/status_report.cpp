@@ -8,9 +8,9 @@
 
 #include "cli/base/text.h"
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/units.h"
 #include "core/oci/reference.h"
 #include "fuse/control/control_protocol.h"
 #include "fuse/session/session_store.h"

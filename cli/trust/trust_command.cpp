@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "core/index/judged_indexes.h"
 
 namespace varve::cli {

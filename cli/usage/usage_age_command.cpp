@@ -6,9 +6,9 @@
 #include "analyzer/report/window.h"
 #include "cli/usage/usage_command.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::cli {
 namespace {

@@ -10,12 +10,12 @@
 #include "cli/session/run_recording.h"
 #include "cli/usage/usage_command.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "cli/usage/usage_database.h"
 
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::cli {
 namespace {

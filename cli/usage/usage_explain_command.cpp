@@ -6,7 +6,7 @@
 #include "analyzer/report/window.h"
 #include "cli/usage/usage_command.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "cli/base/open_image.h"
 #include "cli/usage/usage_command.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/safe_text.h"
+#include "core/base/files/file.h"
+#include "core/base/text/safe_text.h"
 #include "fuse/session/session_store.h"
 
 namespace varve::cli {

@@ -12,10 +12,10 @@
 #include "analyzer/report/window.h"
 #include "cli/usage/usage_command.h"
 #include "cli/usage/usage_database.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/strings.h"
 
 namespace varve::cli {
 namespace {

@@ -14,9 +14,9 @@
 #include "cli/base/text.h"
 #include "cli/usage/usage_command.h"
 #include "core/base/progress.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/units.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/units.h"
 
 namespace varve::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve {
 namespace {

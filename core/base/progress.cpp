@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "core/base/units.h"
+#include "core/base/text/units.h"
 
 namespace varve {
 

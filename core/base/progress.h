@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/clock.h"
-#include "core/base/ticker.h"
+#include "core/base/threads/ticker.h"
 
 namespace varve {
 

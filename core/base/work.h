@@ -1,6 +1,6 @@
 #pragma once
-#include "core/base/cancel.h"
 #include "core/base/progress.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve {
 

@@ -11,7 +11,7 @@
 #include <archive_entry.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/free_with.h"
 #include "core/base/zeros.h"
 

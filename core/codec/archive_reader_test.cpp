@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/codec_support.h"
 #include "testing/temp_dir.h"
 

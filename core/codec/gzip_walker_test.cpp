@@ -8,7 +8,7 @@
 #include <random>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/span_decoder.h"
 #include "testing/codec_support.h"
 #include "testing/refusal.h"

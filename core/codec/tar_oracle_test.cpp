@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/digest.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/tar_parser.h"
 #include "testing/codec_support.h"
 #include "testing/tar_support.h"

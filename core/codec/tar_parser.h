@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/file_attributes.h"
+#include "core/base/files/file_attributes.h"
 
 namespace varve::codec {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/utf8.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/utf8.h"
 #include "core/base/zeros.h"
 #include "core/codec/internal/tar_header.h"
 

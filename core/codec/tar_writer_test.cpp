@@ -11,7 +11,7 @@
 
 #include "core/base/digest.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/codec_support.h"
 #include "testing/tar_support.h"
 #include "testing/temp_dir.h"

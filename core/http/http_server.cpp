@@ -11,7 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/free_with.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "core/http/peer.h"
 
 namespace varve {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "core/base/errors.h"
-#include "core/base/unix_socket.h"
+#include "core/base/process/unix_socket.h"
 
 namespace varve {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 
 namespace varve::index {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/oci/repository.h"
 
 namespace varve::index {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/index/prefix_tree.h"
 #include "core/oci/layout.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/prefix_tree.h"
 #include "testing/artifact_repository.h"
 #include "testing/temp_dir.h"

@@ -11,12 +11,12 @@
 #include <set>
 #include <thread>
 
-#include "core/base/errands.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/private_folder.h"
 #include "core/base/log.h"
-#include "core/base/parallel.h"
-#include "core/base/private_folder.h"
+#include "core/base/threads/errands.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/index_sources.h"
 #include "core/index/this_index.h"
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "core/base/late_sync.h"
-#include "core/base/mapped_file.h"
+#include "core/base/files/late_sync.h"
+#include "core/base/files/mapped_file.h"
 #include "core/index/early_blobs.h"
 #include "core/index/format/cold_ranges.h"
 #include "core/index/format/image_index.h"

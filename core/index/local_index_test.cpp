@@ -7,7 +7,7 @@
 #include <barrier>
 #include <thread>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/codec/span_decoder.h"
 #include "core/index/this_index.h"
 #include "testing/indexed_image_fixture.h"

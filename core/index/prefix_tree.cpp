@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/index/merge/flat_tree.h"
 #include "core/index/merge/merge_layers.h"

@@ -1,6 +1,6 @@
 #pragma once
 // Puts the index of an image where it will be found. Which artifacts that makes: docs/formats/index.md.
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/index/format/cold_ranges.h"
 #include "core/index/format/image_index.h"
 #include "core/index/local_index.h"

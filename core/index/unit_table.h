@@ -14,7 +14,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/base/mapped_file.h"
+#include "core/base/files/mapped_file.h"
 #include "core/index/format/layer_entries.h"
 
 namespace varve::index {

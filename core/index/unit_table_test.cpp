@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/refusal.h"
 #include "testing/temp_dir.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve {
 namespace {

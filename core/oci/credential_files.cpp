@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "core/base/base64.h"
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/internal/credentials.h"
 
 namespace varve::oci {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/manual_clock.h"
 #include "testing/temp_dir.h"
 

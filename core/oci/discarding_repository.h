@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/oci/repository.h"
 
 namespace varve::oci {

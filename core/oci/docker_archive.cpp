@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/text/json_document.h"
 #include "core/codec/sniff.h"
 #include "core/codec/tar_members.h"
 #include "core/oci/image_view.h"

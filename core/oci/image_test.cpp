@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/temp_dir.h"
 
 namespace varve::oci {

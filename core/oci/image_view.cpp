@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/strings.h"
 #include "core/oci/internal/descriptor_json.h"
 #include "core/oci/internal/file_blob.h"
 #include "core/oci/manifest.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/oci/repository.h"
 
 namespace varve::oci {

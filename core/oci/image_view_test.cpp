@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/oci/image.h"
 #include "testing/refusal.h"
 #include "testing/tar_support.h"

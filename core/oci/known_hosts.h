@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 
 namespace varve::oci {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/oci/internal/descriptor_json.h"
 #include "core/oci/internal/file_blob.h"

@@ -6,10 +6,10 @@
 #include <optional>
 #include <set>
 
-#include "core/base/guarded.h"
-#include "core/base/json_document.h"
-#include "core/base/late_sync.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/late_sync.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/text/json_document.h"
+#include "core/base/threads/guarded.h"
 #include "core/oci/manifest.h"
 #include "core/oci/repository.h"
 

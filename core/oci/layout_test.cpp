@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/oci/copy_blob.h"
 #include "testing/temp_dir.h"
 

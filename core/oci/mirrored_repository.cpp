@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "core/base/errands.h"
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/base/threads/errands.h"
+#include "core/base/threads/guarded.h"
 #include "core/oci/internal/backoff.h"
 #include "core/oci/internal/file_stamp.h"
 #include "core/oci/internal/source_state.h"

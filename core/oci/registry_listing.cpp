@@ -1,7 +1,7 @@
 #include "core/oci/registry_listing.h"
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/internal/http_headers.h"
 #include "core/oci/internal/registry_endpoint.h"
 

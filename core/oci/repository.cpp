@@ -4,7 +4,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/oci/image_view.h"
 #include "core/oci/internal/credential_providers.h"

@@ -10,9 +10,9 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
 #include "core/base/digest.h"
-#include "core/base/late_sync.h"
+#include "core/base/files/late_sync.h"
+#include "core/base/threads/cancel.h"
 #include "core/oci/descriptor.h"
 #include "core/oci/known_hosts.h"
 #include "core/oci/mirror_settings.h"

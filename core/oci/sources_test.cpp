@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/oci/internal/file_stamp.h"
 #include "core/oci/internal/hosts_toml.h"
 #include "core/oci/internal/registries_conf.h"

@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "core/base/errors.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/sql/schema.h"
 #include "testing/private_postgres.h"
 #include "testing/temp_dir.h"

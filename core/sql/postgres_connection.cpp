@@ -5,8 +5,8 @@
 #include <pqxx/pqxx>
 
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 #include "core/sql/connection.h"
 
 namespace varve {

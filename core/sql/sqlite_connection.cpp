@@ -9,8 +9,8 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include "core/base/errors.h"
+#include "core/base/files/unique_fd.h"
 #include "core/base/random.h"
-#include "core/base/unique_fd.h"
 #include "core/sql/connection.h"
 
 namespace varve {

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/text/json_document.h"
 #include "core/trust/docker_name.h"
 
 namespace varve::trust {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/base64.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/text/base64.h"
 #include "core/trust/private_key.h"
 #include "testing/temp_dir.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "core/trust/tool_version.h"
 
 namespace varve::trust {

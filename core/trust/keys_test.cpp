@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/free_with.h"
+#include "core/base/text/base64.h"
 #include "core/trust/private_key.h"
 #include "core/trust/public_key.h"
 #include "testing/temp_dir.h"

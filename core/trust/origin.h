@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/base/digest.h"
-#include "core/base/late_sync.h"
+#include "core/base/files/late_sync.h"
 
 namespace varve::trust {
 

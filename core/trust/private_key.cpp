@@ -10,12 +10,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/free_with.h"
-#include "core/base/json_document.h"
 #include "core/base/random.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/json_document.h"
 #include "core/trust/internal/pem.h"
 #include "core/trust/internal/secretbox.h"
 

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <array>
 
-#include "core/base/base64.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/free_with.h"
+#include "core/base/text/base64.h"
 #include "core/trust/internal/pem.h"
 
 namespace varve::trust {

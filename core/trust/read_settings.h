@@ -2,7 +2,7 @@
 // The table [trust] of varve.toml. Its keys: docs/guide/trust.md.
 #include <string>
 
-#include "core/base/toml.h"
+#include "core/base/text/toml.h"
 #include "core/trust/judge.h"
 
 namespace varve::trust {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/oci/manifest.h"
 #include "core/trust/bundle.h"
 #include "core/trust/judge.h"

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
+#include "core/base/text/base64.h"
 #include "core/oci/layout.h"
 #include "core/oci/manifest.h"
 #include "core/trust/bundle.h"

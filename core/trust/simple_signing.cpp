@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/manifest.h"
 
 namespace varve::trust {

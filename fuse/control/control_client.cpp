@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/unix_socket.h"
+#include "core/base/files/file.h"
+#include "core/base/process/unix_socket.h"
 #include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {

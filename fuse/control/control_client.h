@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "fuse/control/control_messages.h"
 
 namespace varve::fuse {

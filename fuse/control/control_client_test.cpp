@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/base/unix_socket.h"
+#include "core/base/process/unix_socket.h"
 #include "fuse/control/control_protocol.h"
 #include "testing/temp_dir.h"
 

@@ -7,9 +7,9 @@
 #include <array>
 #include <cstdlib>
 
-#include "core/base/base64.h"
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
+#include "core/base/text/base64.h"
 #include "core/oci/reference.h"
 
 namespace varve {

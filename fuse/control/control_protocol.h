@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/text/json_document.h"
 #include "fuse/control/control_messages.h"
 
 namespace varve {

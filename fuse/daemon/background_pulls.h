@@ -12,7 +12,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/digest.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/control/control_messages.h"
 #include "fuse/daemon/pull.h"
 

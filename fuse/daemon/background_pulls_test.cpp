@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/fake_layer_stream.h"
 #include "testing/temp_dir.h"
 

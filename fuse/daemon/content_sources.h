@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/index/local_index.h"
 #include "fuse/daemon/opened_images.h"
 #include "fuse/daemon/served_image.h"

@@ -12,8 +12,8 @@
 #include "core/base/errors.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/ticker.h"
-#include "core/base/unix_socket.h"
+#include "core/base/process/unix_socket.h"
+#include "core/base/threads/ticker.h"
 #include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/daemon/daemon.h"
 
 namespace varve::fuse {

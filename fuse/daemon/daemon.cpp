@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "core/index/forget_image.h"
 #include "fuse/control/control_protocol.h"
 #include "fuse/daemon/fill_choice.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/base/ticker.h"
+#include "core/base/threads/ticker.h"
 #include "core/base/work.h"
 #include "core/trust/judge.h"
 #include "fuse/control/control_messages.h"

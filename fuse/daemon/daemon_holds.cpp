@@ -4,8 +4,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
-#include "core/base/utf8.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/utf8.h"
 #include "core/oci/reference.h"
 #include "fuse/daemon/daemon.h"
 #include "fuse/daemon/kept_images.h"

@@ -13,12 +13,12 @@
 #include <cstring>
 #include <thread>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/file_lock.h"
-#include "core/base/guarded.h"
+#include "core/base/files/file.h"
+#include "core/base/files/file_lock.h"
 #include "core/base/log.h"
+#include "core/base/process/child_process.h"
+#include "core/base/threads/guarded.h"
 #include "core/metrics/metrics_server.h"
 #include "core/oci/repository.h"
 #include "fuse/daemon/control_server.h"

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/http/listen_address.h"
 #include "fuse/daemon/daemon.h"
 

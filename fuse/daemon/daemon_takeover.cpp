@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/scratch_file.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/scratch_file.h"
 #include "fuse/daemon/daemon.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/stale_mounts.h"

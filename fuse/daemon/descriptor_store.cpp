@@ -14,11 +14,11 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/guarded.h"
-#include "core/base/handed_sockets.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/unix_socket.h"
+#include "core/base/process/handed_sockets.h"
+#include "core/base/process/unix_socket.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/daemon/keeper_protocol.h"
 #include "fuse/daemon/service_manager.h"
 #include "fuse/mount/pass_fd.h"

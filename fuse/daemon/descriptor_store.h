@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/json_document.h"
 #include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {

@@ -10,7 +10,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/base/running_process.h"
+#include "core/base/process/running_process.h"
 #include "fuse/control/control_messages.h"
 #include "fuse/daemon/idle_mounts.h"
 

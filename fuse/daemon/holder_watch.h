@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/daemon/handover.h"
 
 namespace varve::fuse {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::fuse {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/idle_mounts.h"
 #include "fuse/daemon/mounted_image.h"

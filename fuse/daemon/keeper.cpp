@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "fuse/daemon/keeper_protocol.h"
 

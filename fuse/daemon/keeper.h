@@ -5,7 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/base/bytes.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

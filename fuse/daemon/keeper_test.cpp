@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/daemon/descriptor_store.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/holder_watch.h"

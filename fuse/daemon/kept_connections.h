@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/daemon/descriptor_store.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/served_image.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/index/local_index.h"
 #include "fuse/daemon/served_image.h"
 

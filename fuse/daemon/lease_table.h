@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/holder_watch.h"
 

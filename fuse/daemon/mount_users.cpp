@@ -10,10 +10,10 @@
 #include <csignal>
 #include <string>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/running_process.h"
-#include "core/base/strings.h"
+#include "core/base/process/running_process.h"
+#include "core/base/text/strings.h"
 #include "fuse/mount/fuse_mount.h"
 #include "fuse/mount/mount_table.h"
 

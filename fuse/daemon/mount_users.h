@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/base/running_process.h"
+#include "core/base/process/running_process.h"
 #include "fuse/control/control_messages.h"
 
 namespace varve::fuse {

@@ -8,7 +8,7 @@
 
 #include <csignal>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/mount/mount_table.h"
 #include "testing/temp_dir.h"
 

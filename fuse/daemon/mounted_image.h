@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/control/control_messages.h"
 #include "fuse/daemon/kept_connections.h"
 #include "fuse/daemon/served_image.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/late_sync.h"
+#include "core/base/files/late_sync.h"
 #include "core/index/local_index.h"
 #include "fuse/control/control_messages.h"
 

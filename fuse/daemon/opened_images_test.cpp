@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/stream/layer_stream.h"
 #include "testing/temp_dir.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/opened_image.h"
 #include "core/oci/image.h"
 #include "fuse/control/control_messages.h"

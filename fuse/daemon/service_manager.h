@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

@@ -1,6 +1,6 @@
 #include "fuse/daemon/verify_streams.h"
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/stream/stored_streams.h"
 #include "testing/layer_stream_fixture.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/mount/stream_file.h"
 
 namespace varve::fuse {

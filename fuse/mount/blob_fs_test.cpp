@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/fake_layer_stream.h"
 #include "testing/temp_dir.h"
 

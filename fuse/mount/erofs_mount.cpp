@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "fuse/mount/mount_child.h"

@@ -19,8 +19,8 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
-#include "core/base/guarded.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/threads/guarded.h"
 
 namespace varve::fuse {
 

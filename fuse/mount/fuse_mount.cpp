@@ -8,10 +8,10 @@
 
 #include <vector>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/strings.h"
 #include "fuse/mount/mount_child.h"
 #include "fuse/mount/pass_fd.h"
 

@@ -28,7 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/start_packs.h"
 #include "fuse/mount/image_seeds.h"
 #include "fuse/mount/stream_file.h"

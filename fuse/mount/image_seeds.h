@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/seeds.h"
 #include "fuse/mount/stream_file.h"
 #include "fuse/stream/layer_stream.h"

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/mount/image_packs.h"
 #include "testing/fake_layer_stream.h"
 #include "testing/temp_dir.h"

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/inherited.h"
 #include "core/base/log.h"
+#include "core/base/process/inherited.h"
 
 namespace varve::fuse {
 namespace {

@@ -4,7 +4,7 @@
 #include <sys/mount.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::fuse {
 namespace {

@@ -2,7 +2,7 @@
 // Where root mounts something for a user: in a folder that others may be able to rename parts of.
 #include <filesystem>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/strings.h"
 
 namespace varve::fuse {
 namespace {

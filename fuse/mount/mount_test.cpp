@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/mount/blob_operations.h"
 #include "fuse/mount/erofs_mount.h"
 #include "fuse/mount/fuse_channel.h"

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/base/bytes.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

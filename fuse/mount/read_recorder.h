@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/base/clock.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/profile.h"
 #include "fuse/mount/stream_file.h"
 

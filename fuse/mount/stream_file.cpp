@@ -4,8 +4,8 @@
 #include <atomic>
 
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/base/threads/guarded.h"
 
 namespace varve::fuse {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/base/subid.h"
+#include "core/base/process/subid.h"
 
 namespace varve::fuse {
 namespace {

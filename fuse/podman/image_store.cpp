@@ -9,15 +9,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/files/private_folder.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
 #include "core/base/random.h"
-#include "core/base/strings.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "core/oci/manifest.h"
 #include "fuse/control/control_protocol.h"
 

@@ -16,7 +16,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/oci/reference.h"
 #include "fuse/control/control_messages.h"
 

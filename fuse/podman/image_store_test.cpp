@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/text/base64.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse::podman {

@@ -5,10 +5,10 @@
 
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
-#include "core/base/nearest.h"
-#include "core/base/strings.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/nearest.h"
+#include "core/base/text/strings.h"
 #include "core/oci/manifest.h"
 #include "core/oci/repository.h"
 #include "fuse/podman/store_users.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/toml.h"
+#include "core/base/files/file.h"
+#include "core/base/text/toml.h"
 
 namespace varve::fuse::podman {
 namespace {

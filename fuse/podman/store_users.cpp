@@ -5,10 +5,10 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 #include "fuse/mount/mount_table.h"
 
 namespace varve::fuse::podman {

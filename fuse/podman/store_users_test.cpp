@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse::podman {

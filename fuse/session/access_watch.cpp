@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "fuse/session/own_root.h"
 

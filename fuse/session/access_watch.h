@@ -9,7 +9,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "fuse/session/runtimes/seccomp_profile.h"
 
 namespace varve::fuse {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
-#include "core/base/yaml.h"
+#include "core/base/files/file.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/yaml.h"
 
 namespace varve::fuse {
 namespace {

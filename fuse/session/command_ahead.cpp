@@ -1,8 +1,8 @@
 #include "fuse/session/command_ahead.h"
 
-#include "core/base/child_process.h"
-#include "core/base/inherited.h"
 #include "core/base/log.h"
+#include "core/base/process/child_process.h"
+#include "core/base/process/inherited.h"
 #include "fuse/session/executable.h"
 
 namespace varve::fuse {

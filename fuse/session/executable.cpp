@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/strings.h"
 
 namespace varve::fuse {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {

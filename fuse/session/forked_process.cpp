@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/running_process.h"
-#include "core/base/safe_text.h"
+#include "core/base/process/running_process.h"
+#include "core/base/text/safe_text.h"
 #include "fuse/session/runtimes/runtime.h"
 
 namespace varve::fuse {

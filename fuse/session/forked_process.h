@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
-#include "core/base/cancel.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/threads/cancel.h"
 #include "fuse/session/session.h"
 
 namespace varve::fuse {

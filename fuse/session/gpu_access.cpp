@@ -6,11 +6,11 @@
 #include <charconv>
 #include <chrono>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/strings.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/gpus.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/text/strings.h"
 
 namespace varve::fuse {
 namespace {

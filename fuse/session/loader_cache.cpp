@@ -13,10 +13,10 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/strings.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/strings.h"
 #include "core/index/elf/ld_cache.h"
 #include "core/index/elf/library_layout.h"
 

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::fuse {
 

@@ -13,8 +13,8 @@
 #include <array>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/inherited.h"
+#include "core/base/files/file.h"
+#include "core/base/process/inherited.h"
 
 namespace varve::fuse {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/free_with.h"
 
 namespace varve::fuse {

@@ -12,10 +12,10 @@
 #include <charconv>
 #include <optional>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/process/child_process.h"
 #include "fuse/session/forked_process.h"
 #include "fuse/session/session_log.h"
 #include "fuse/session/signal_inbox.h"

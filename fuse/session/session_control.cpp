@@ -8,11 +8,11 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/running_process.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/process/running_process.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 #include "fuse/session/signal_inbox.h"
 
 namespace varve::fuse {

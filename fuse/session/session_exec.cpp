@@ -14,10 +14,10 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/base/child_process.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
 #include "fuse/session/image_user.h"
 #include "fuse/session/own_root.h"
 #include "fuse/session/own_streams.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/session/session_mounts.h"
 
 namespace varve::fuse {

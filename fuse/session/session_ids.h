@@ -4,7 +4,7 @@
 // changes. docs/guide/sessions.md.
 #include <filesystem>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/session/bundle.h"
 
 namespace varve::fuse {

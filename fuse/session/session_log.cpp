@@ -11,7 +11,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::fuse {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/threads/cancel.h"
 #include "fuse/session/session_store.h"
 
 namespace varve::fuse {

@@ -12,14 +12,14 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/file_lock.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/files/file_lock.h"
+#include "core/base/files/private_folder.h"
+#include "core/base/files/remove_tree.h"
+#include "core/base/files/scratch_file.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
 #include "core/base/random.h"
-#include "core/base/remove_tree.h"
-#include "core/base/scratch_file.h"
+#include "core/base/text/json_document.h"
 #include "fuse/session/user_namespace.h"
 
 namespace varve::fuse {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/running_process.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/process/running_process.h"
 #include "fuse/mount/user_ids.h"
 
 namespace varve::fuse {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/remove_tree.h"
+#include "core/base/files/file.h"
+#include "core/base/files/remove_tree.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {

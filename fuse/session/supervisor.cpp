@@ -16,11 +16,11 @@
 #include <span>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/remove_tree.h"
+#include "core/base/files/scratch_file.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/remove_tree.h"
-#include "core/base/scratch_file.h"
 #include "fuse/session/executable.h"
 #include "fuse/session/forked_process.h"
 #include "fuse/session/own_streams.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/oci/manifest.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/access_watch.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve::fuse {
 namespace {

@@ -8,7 +8,7 @@
 #include <array>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/process/child_process.h"
 
 namespace varve::fuse {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/mount/user_ids.h"
 
 namespace varve::fuse {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/layer_map.h"
 #include "core/oci/repository.h"
 #include "fuse/stream/range_fetcher.h"

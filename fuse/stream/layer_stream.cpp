@@ -6,12 +6,12 @@
 #include <chrono>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/file_lock.h"
-#include "core/base/guarded.h"
+#include "core/base/files/file.h"
+#include "core/base/files/file_lock.h"
+#include "core/base/files/private_folder.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/cold_ranges.h"
 #include "fuse/stream/fetch_layer.h"
 #include "fuse/stream/local_copies.h"

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/layer_stream_fixture.h"
 
 namespace varve::fuse {

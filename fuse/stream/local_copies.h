@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/stream/fetch_layer.h"
 
 namespace varve::fuse {

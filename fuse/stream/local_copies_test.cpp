@@ -1,7 +1,7 @@
 // What a layer takes from other layers that are here, instead of the network.
 #include "fuse/stream/local_copies.h"
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/content_layer.h"
 #include "testing/layer_stream_fixture.h"
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {

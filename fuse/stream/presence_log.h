@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/digest.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 
 namespace varve::fuse {
 

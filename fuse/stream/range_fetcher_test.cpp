@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/stream/attempts.h"
 #include "testing/layer_maker.h"
 #include "testing/manual_clock.h"

@@ -5,7 +5,7 @@
 #include "core/base/errors.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/span_reader.h"
 #include "fuse/stream/whole_blob.h"
 

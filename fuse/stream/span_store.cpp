@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/base/boot_id.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/process/boot_id.h"
 
 namespace varve::fuse {
 namespace {

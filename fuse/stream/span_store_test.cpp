@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/layer_maker.h"
 #include "testing/temp_dir.h"
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/stream/span_store.h"
 #include "testing/content_layer.h"
 #include "testing/temp_dir.h"

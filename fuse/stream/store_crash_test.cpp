@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "fuse/stream/span_store.h"
 #include "testing/content_layer.h"

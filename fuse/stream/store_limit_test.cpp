@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/layer_stream_fixture.h"
 
 namespace varve::fuse {

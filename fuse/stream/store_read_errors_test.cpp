@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "fuse/stream/span_store.h"
 #include "testing/disk_recorder.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/byte_range.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/unit_table.h"
 #include "fuse/stream/presence_log.h"
 

@@ -12,8 +12,8 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/base/guarded.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/threads/guarded.h"
 #include "core/index/format/layer_map.h"
 #include "fuse/stream/presence_log.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::gpu {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
-#include "core/base/calendar.h"
-#include "core/base/utf8.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/utf8.h"
 #include "core/codec/tar_block.h"
 #include "core/codec/zstd_magic.h"
 

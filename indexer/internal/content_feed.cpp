@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/content_reader.h"
 #include "core/index/whole_layer.h"
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
-#include "core/base/guarded.h"
-#include "core/base/ordered_pool.h"
+#include "core/base/files/unique_fd.h"
 #include "core/base/progress.h"
-#include "core/base/unique_fd.h"
+#include "core/base/threads/cancel.h"
+#include "core/base/threads/guarded.h"
+#include "core/base/threads/ordered_pool.h"
 #include "core/index/local_index.h"
 #include "core/index/merge/flat_tree.h"
 #include "core/index/merge/tree.h"

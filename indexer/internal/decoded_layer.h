@@ -4,8 +4,8 @@
 #include <string>
 #include <thread>
 
-#include "core/base/bounded_queue.h"
 #include "core/base/bytes.h"
+#include "core/base/threads/bounded_queue.h"
 #include "core/base/work.h"
 #include "core/oci/image.h"
 

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/files/private_folder.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
+#include "core/base/text/json_document.h"
 
 namespace varve::indexer {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 
 namespace varve::indexer {
 namespace {

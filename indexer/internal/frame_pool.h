@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/ordered_pool.h"
+#include "core/base/threads/ordered_pool.h"
 #include "core/codec/frame_encoder.h"
 
 namespace varve::indexer {

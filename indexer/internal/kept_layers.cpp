@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::indexer {
 namespace {

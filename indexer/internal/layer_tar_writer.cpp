@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 #include "core/base/zeros.h"
 #include "core/index/merge/bytecode.h"
 

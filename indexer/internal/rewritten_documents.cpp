@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::indexer {
 namespace {

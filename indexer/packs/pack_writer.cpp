@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "core/base/errors.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/parallel.h"
 #include "indexer/internal/frame_pool.h"
 
 namespace varve::indexer {

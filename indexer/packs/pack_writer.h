@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/base/work.h"
 #include "core/index/format/start_packs.h"
 #include "core/index/opened_image.h"

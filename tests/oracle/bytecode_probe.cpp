@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/python/bytecode_imports.h"
 
 int main() {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "core/index/elf/elf_facts.h"
 
 int main() {

@@ -25,7 +25,7 @@
 #include "analyzer/cuda/manifest.h"
 #include "analyzer/elf/unresolved.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 
 namespace varve {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analyzer/notebooks/findings.h"
-#include "core/base/mapped_file.h"
+#include "core/base/files/mapped_file.h"
 
 namespace {
 

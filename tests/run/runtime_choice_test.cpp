@@ -11,7 +11,7 @@
 #include <iterator>
 
 #include "core/base/errors.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/session/runtimes/early_trial.h"
 #include "fuse/session/session_store.h"
 #include "testing/temp_dir.h"

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <map>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/mount/user_ids.h"
 #include "testing/temp_dir.h"
 #include "tests/run/session_process.h"

@@ -19,8 +19,8 @@
 #include <ostream>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/running_process.h"
+#include "core/base/files/file.h"
+#include "core/base/process/running_process.h"
 #include "fuse/session/user_namespace.h"
 
 namespace varve::test {

@@ -6,7 +6,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/session/session.h"
 
 namespace varve::test {

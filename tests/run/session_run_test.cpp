@@ -16,7 +16,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/session_store.h"
 #include "fuse/session/user_namespace.h"

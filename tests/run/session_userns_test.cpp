@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/session_store.h"
 #include "testing/temp_dir.h"

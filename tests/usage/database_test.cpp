@@ -7,9 +7,9 @@
 #include <fstream>
 #include <set>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
+#include "core/base/text/calendar.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {

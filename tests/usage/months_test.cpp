@@ -8,7 +8,7 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/usage/internal/schema.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {

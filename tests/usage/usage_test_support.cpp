@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/usage/internal/schema.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

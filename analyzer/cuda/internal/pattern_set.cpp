@@ -5,8 +5,8 @@
 
 #include "analyzer/cuda/rules.h"
 #include "core/base/errors.h"
-#include "core/base/glob.h"
-#include "core/base/image_path.h"
+#include "core/base/text/glob.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::cuda::internal {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/base/embedded.h"
 #include "core/base/errors.h"
-#include "core/base/toml.h"
+#include "core/base/text/toml.h"
 
 namespace varve::notebooks {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::notebooks {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::notebooks {
 

@@ -5,7 +5,7 @@
 
 #include "analyzer/notebooks/internal/common_commands.h"
 #include "analyzer/notebooks/internal/shell_words.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::notebooks {
 

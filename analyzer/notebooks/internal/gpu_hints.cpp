@@ -5,8 +5,8 @@
 
 #include "analyzer/notebooks/internal/gpu_rules.h"
 #include "analyzer/notebooks/internal/source_chars.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
 
 namespace varve::notebooks {
 namespace {

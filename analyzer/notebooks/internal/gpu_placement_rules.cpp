@@ -2,7 +2,7 @@
 
 #include "analyzer/notebooks/internal/gpu_rules.h"
 #include "analyzer/notebooks/internal/source_chars.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::notebooks {
 namespace {

@@ -7,7 +7,7 @@
 #include "analyzer/notebooks/internal/command_reader.h"
 #include "analyzer/notebooks/internal/looks_like_python.h"
 #include "analyzer/notebooks/internal/magic_table.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::notebooks {
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "analyzer/notebooks/internal/magics.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::notebooks {
 

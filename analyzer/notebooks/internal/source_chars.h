@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::notebooks {
 

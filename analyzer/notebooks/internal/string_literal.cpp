@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "analyzer/notebooks/internal/source_chars.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::notebooks {
 

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/base/image_path.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/strings.h"
 
 namespace varve::packages::internal {
 namespace {

@@ -12,7 +12,7 @@
 #include "analyzer/python/known_names.h"
 #include "analyzer/python/name.h"
 #include "analyzer/python/version.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::packages::internal {
 namespace {

@@ -7,7 +7,7 @@
 #include "analyzer/python/name.h"
 #include "core/base/bytes.h"
 #include "core/base/errors.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::packages::internal {
 namespace {

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::packages::internal {
 namespace {

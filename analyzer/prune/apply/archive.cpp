@@ -8,7 +8,7 @@
 #include "analyzer/packages/record_files.h"
 #include "analyzer/prune/apply/internal/carried_files.h"
 #include "analyzer/prune/gpu_code.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::prune {
 namespace {

@@ -2,7 +2,7 @@
 // What an image's index says is cold, by a plan.
 #include "analyzer/prune/image_view.h"
 #include "analyzer/prune/plan.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "core/index/local_index.h"
 #include "core/index/merge/mark_cold.h"
 

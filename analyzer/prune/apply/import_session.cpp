@@ -8,8 +8,8 @@
 
 #include "analyzer/prune/apply/internal/carried_files.h"
 #include "analyzer/prune/apply/session_program.h"
-#include "core/base/ordered_pool.h"
-#include "core/base/parallel.h"
+#include "core/base/threads/ordered_pool.h"
+#include "core/base/threads/parallel.h"
 
 namespace varve::prune {
 namespace {

@@ -3,8 +3,8 @@
 #include "analyzer/elf/unresolved.h"
 #include "analyzer/prune/apply/gates.h"
 #include "analyzer/report/text.h"
-#include "core/base/calendar.h"
-#include "core/base/strings.h"
+#include "core/base/text/calendar.h"
+#include "core/base/text/strings.h"
 
 namespace varve::prune {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 #include "analyzer/prune/apply/gates.h"
 #include "analyzer/prune/apply/internal/retimed_files.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/json_document.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/artifact.h"
 
 namespace varve::prune {

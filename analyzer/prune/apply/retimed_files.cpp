@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 #include "core/index/merge/bytecode.h"
 
 namespace varve::prune::internal {

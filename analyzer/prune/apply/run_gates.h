@@ -10,7 +10,7 @@
 #include "analyzer/prune/apply/proof.h"
 #include "analyzer/prune/apply/replay_sets.h"
 #include "analyzer/prune/image_view.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::prune {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::prune {
 namespace {

@@ -11,7 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "analyzer/prune/apply/gates.h"
-#include "core/base/json_document.h"
+#include "core/base/text/json_document.h"
 
 namespace varve::prune {
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "analyzer/prune/placement.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/parallel.h"
-#include "core/base/scratch_file.h"
+#include "core/base/files/scratch_file.h"
+#include "core/base/text/calendar.h"
+#include "core/base/threads/parallel.h"
 #include "core/oci/discarding_repository.h"
 #include "core/trust/tool_version.h"
 

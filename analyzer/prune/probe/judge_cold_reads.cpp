@@ -5,7 +5,7 @@
 
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/prune/probe/probe_gates.h"
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 #include "core/index/merge/mark_cold.h"
 
 namespace varve::prune {

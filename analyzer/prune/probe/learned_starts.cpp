@@ -6,8 +6,8 @@
 
 #include "analyzer/prune/probe/start_session.h"
 #include "analyzer/python/module_file.h"
-#include "core/base/image_path.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/safe_text.h"
 
 namespace varve::prune {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "testing/packages_image.h"
 
 namespace varve::prune {

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "analyzer/prune/apply/import_session.h"
-#include "core/base/image_path.h"
-#include "core/base/parallel.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/threads/parallel.h"
 
 namespace varve::prune {
 namespace {

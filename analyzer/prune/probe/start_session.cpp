@@ -8,9 +8,9 @@
 
 #include "analyzer/prune/apply/session_program.h"
 #include "analyzer/prune/probe/internal/carried_files.h"
-#include "core/base/parallel.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/threads/parallel.h"
 
 namespace varve::prune {
 namespace {

@@ -9,8 +9,8 @@
 #include "analyzer/packages/record_files.h"
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/python/entry_points.h"
-#include "core/base/image_path.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/strings.h"
 
 namespace varve::prune {
 namespace {

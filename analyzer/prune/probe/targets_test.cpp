@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "testing/packages_image.h"
 
 namespace varve::prune {

@@ -1,7 +1,7 @@
 #include "analyzer/python/internal/python_literal.h"
 
 #include "analyzer/python/internal/text.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::python {
 

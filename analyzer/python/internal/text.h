@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/strings.h"
-#include "core/base/utf8.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/utf8.h"
 
 namespace varve::python {
 

@@ -4,10 +4,10 @@
 
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/retention.h"
-#include "core/base/calendar.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
-#include "core/base/subid.h"
+#include "core/base/process/subid.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -11,7 +11,7 @@
 #include "analyzer/usage/internal/notebook_reader.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
 #include "analyzer/usage/internal/user_sketch.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "analyzer/usage/snapshot.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 #include "core/sql/connection.h"
 
 namespace varve::usage {

@@ -6,7 +6,7 @@
 
 #include "analyzer/usage/internal/retention.h"
 #include "analyzer/usage/internal/user_sketch.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

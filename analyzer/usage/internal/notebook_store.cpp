@@ -1,7 +1,7 @@
 #include "analyzer/usage/internal/notebook_store.h"
 
 #include "analyzer/usage/internal/clean_text.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "analyzer/usage/internal/retention.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/text/calendar.h"
 #include "core/sql/schema.h"
 
 namespace varve::usage {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/usage/snapshot.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::usage {
 Bytes bytes_of_hex(std::string_view lower_case_hex) {

@@ -8,7 +8,7 @@
 #include "analyzer/usage/internal/partitions.h"
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/internal/session_rows.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -8,7 +8,7 @@
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/clean_text.h"
 #include "analyzer/usage/internal/notebook_reader.h"
-#include "core/base/calendar.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

@@ -6,9 +6,9 @@
 #include "analyzer/usage/internal/months.h"
 #include "analyzer/usage/internal/partitions.h"
 #include "analyzer/usage/internal/schema.h"
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/random.h"
+#include "core/base/text/calendar.h"
 
 namespace varve::usage {
 namespace {

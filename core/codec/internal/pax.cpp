@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "core/base/errors.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "core/codec/internal/posix_acl.h"
 
 namespace varve::codec::internal {

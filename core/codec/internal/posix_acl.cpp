@@ -7,7 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::codec::internal {
 namespace {

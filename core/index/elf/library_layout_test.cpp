@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/elf_file.h"
 
 namespace varve::index {

@@ -8,7 +8,7 @@
 #include <array>
 #include <random>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/elf_file.h"
 
 namespace varve::index {

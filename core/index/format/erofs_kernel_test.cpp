@@ -15,7 +15,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/format/erofs.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"

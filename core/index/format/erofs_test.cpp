@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/format/internal/erofs_format.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/base/files/mapped_file.h"
 #include "core/base/log.h"
-#include "core/base/mapped_file.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "core/codec/span_decoder.h"
 #include "core/codec/zstd_walker.h"
 #include "core/index/format/tree_columns.h"

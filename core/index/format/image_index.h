@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/digest.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/index/format/erofs.h"
 #include "core/index/format/layer_map.h"
 #include "core/index/format/start_packs.h"

@@ -10,7 +10,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/base/file_attributes.h"
+#include "core/base/files/file_attributes.h"
 #include "core/index/elf/elf_facts.h"
 
 namespace varve::index {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/base/errors.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/safe_text.h"
 #include "core/index/format/image_index.h"
 #include "core/index/format/internal/byte_codec.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/errors.h"
-#include "core/base/file_attributes.h"
+#include "core/base/files/file_attributes.h"
 #include "core/index/format/internal/byte_codec.h"
 #include "core/index/format/internal/erofs_format.h"
 #include "core/index/format/internal/tree_columns_parts.h"

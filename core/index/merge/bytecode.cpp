@@ -1,6 +1,6 @@
 #include "core/index/merge/bytecode.h"
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::index {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::index {
 

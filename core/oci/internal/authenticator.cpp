@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "core/oci/internal/backoff.h"
 #include "core/oci/internal/registry_endpoint.h"
 

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "core/base/cancel.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
+#include "core/base/threads/cancel.h"
 #include "core/oci/internal/http_headers.h"
 
 namespace varve::oci::internal {

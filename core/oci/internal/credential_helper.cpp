@@ -2,11 +2,11 @@
 #include <cctype>
 #include <chrono>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/strings.h"
 #include "core/oci/internal/credentials.h"
 
 namespace varve::oci::internal {

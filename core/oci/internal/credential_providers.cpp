@@ -6,15 +6,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/glob.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
-#include "core/base/safe_text.h"
-#include "core/base/strings.h"
-#include "core/base/yaml.h"
+#include "core/base/process/child_process.h"
+#include "core/base/text/glob.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/yaml.h"
 
 namespace varve::oci::internal {
 namespace {

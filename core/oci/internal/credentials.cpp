@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
+#include "core/base/text/base64.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/internal/credential_providers.h"
 
 namespace varve::oci::internal {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::oci::internal {
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/json_document.h"
+#include "core/base/text/json_document.h"
 #include "core/oci/descriptor.h"
 
 namespace varve::oci::internal {

@@ -5,8 +5,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
-#include "core/base/toml.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/toml.h"
 #include "core/oci/internal/url.h"
 
 namespace varve::oci::internal {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/cancel.h"
+#include "core/base/threads/guarded.h"
 #include "core/oci/internal/first_answer.h"
 #include "core/oci/internal/http_headers.h"
 #include "core/oci/internal/url.h"

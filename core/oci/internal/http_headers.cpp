@@ -6,7 +6,7 @@
 
 #include <curl/curl.h>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::oci::internal {
 namespace {

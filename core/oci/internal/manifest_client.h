@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/guarded.h"
+#include "core/base/threads/guarded.h"
 #include "core/oci/internal/registry_endpoint.h"
 
 namespace varve::oci::internal {

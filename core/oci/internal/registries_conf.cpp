@@ -4,8 +4,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
-#include "core/base/toml.h"
+#include "core/base/text/strings.h"
+#include "core/base/text/toml.h"
 
 namespace varve::oci::internal {
 namespace {

@@ -4,10 +4,10 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
-#include "core/base/parallel.h"
-#include "core/base/safe_text.h"
+#include "core/base/text/json_document.h"
+#include "core/base/text/safe_text.h"
+#include "core/base/threads/parallel.h"
 #include "core/oci/internal/host_certificates.h"
 
 namespace varve::oci::internal {

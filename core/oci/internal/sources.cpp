@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "core/oci/internal/hosts_toml.h"
 #include "core/oci/internal/registries_conf.h"
 

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <utility>
 
-#include "core/base/image_path.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/strings.h"
 
 namespace varve::fuse {
 namespace {

@@ -5,8 +5,8 @@
 #include <climits>
 #include <filesystem>
 
-#include "core/base/image_path.h"
-#include "core/base/strings.h"
+#include "core/base/text/image_path.h"
+#include "core/base/text/strings.h"
 #include "fuse/daemon/loader/python_start.h"
 
 namespace varve::fuse {

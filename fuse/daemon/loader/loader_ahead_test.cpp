@@ -6,7 +6,7 @@
 #include <chrono>
 #include <map>
 
-#include "core/base/file.h"
+#include "core/base/files/file.h"
 #include "testing/elf_file.h"
 #include "testing/fake_layer_stream.h"
 #include "testing/made_bytecode.h"

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 
 namespace varve::fuse {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/image_path.h"
+#include "core/base/text/image_path.h"
 
 namespace varve::fuse {
 namespace {

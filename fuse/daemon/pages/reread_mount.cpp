@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/mount/mount_child.h"
 
 namespace varve::fuse {

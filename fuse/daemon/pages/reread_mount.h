@@ -7,7 +7,7 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 
 namespace varve::fuse {
 

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/text/json_document.h"
 #include "fuse/control/control_protocol.h"
 #include "fuse/daemon/pages/reread_mount.h"
 #include "fuse/daemon/pages/shown_files.h"

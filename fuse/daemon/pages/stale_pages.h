@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/cancel.h"
-#include "core/base/guarded.h"
+#include "core/base/threads/cancel.h"
+#include "core/base/threads/guarded.h"
 #include "fuse/control/control_messages.h"
 #include "fuse/daemon/served_image.h"
 

@@ -13,8 +13,8 @@
 #include <cstring>
 
 #include "core/base/errors.h"
+#include "core/base/files/unique_fd.h"
 #include "core/base/log.h"
-#include "core/base/unique_fd.h"
 #include "fuse/daemon/pages/shown_files.h"
 #include "fuse/mount/mount_child.h"
 

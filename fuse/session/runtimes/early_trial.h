@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/cancel.h"
+#include "core/base/threads/cancel.h"
 #include "fuse/session/forked_process.h"
 
 namespace varve::fuse {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/files/unique_fd.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/bundle.h"
 #include "fuse/session/session_store.h"

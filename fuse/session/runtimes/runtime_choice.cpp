@@ -7,12 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/boot_id.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/inherited.h"
-#include "core/base/json_document.h"
+#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/process/boot_id.h"
+#include "core/base/process/inherited.h"
+#include "core/base/text/json_document.h"
 #include "fuse/session/runtimes/runtime.h"
 
 namespace varve::fuse {

@@ -25,11 +25,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/inherited.h"
-#include "core/base/json_document.h"
-#include "core/base/running_process.h"
-#include "core/base/scratch_file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/scratch_file.h"
+#include "core/base/process/inherited.h"
+#include "core/base/process/running_process.h"
+#include "core/base/text/json_document.h"
 #include "fuse/session/forked_process.h"
 #include "fuse/session/runtimes/direct_entry.h"
 #include "fuse/session/runtimes/runtime.h"

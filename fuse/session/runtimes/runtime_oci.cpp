@@ -14,11 +14,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/child_process.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
-#include "core/base/running_process.h"
-#include "core/base/scratch_file.h"
+#include "core/base/files/file.h"
+#include "core/base/files/scratch_file.h"
+#include "core/base/process/child_process.h"
+#include "core/base/process/running_process.h"
 #include "fuse/session/runtimes/runtime.h"
 #include "fuse/session/user_namespace.h"
 

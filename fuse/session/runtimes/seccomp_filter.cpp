@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "core/base/strings.h"
+#include "core/base/text/strings.h"
 #include "fuse/session/runtimes/seccomp_profile.h"
 
 namespace varve::fuse {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/base/bytes.h"
-#include "core/base/file_attributes.h"
+#include "core/base/files/file_attributes.h"
 
 namespace varve::index::erofs {
 

@@ -1,0 +1,43 @@
+#include "core/base/process/inherited.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace varve {
+namespace {
+
+constexpr int kFirst = STDERR_FILENO + 1;
+constexpr int kNone = std::numeric_limits<int>::max();
+
+// The least of `keep` that is at least `from`.
+int next_kept(std::span<const int> keep, int from) {
+  int next = kNone;
+  for (const int fd : keep)
+    if (fd >= from) next = std::min(next, fd);
+  return next;
+}
+
+}  // namespace
+
+void close_at_exec_but(std::span<const int> keep) noexcept {
+  ::close_range(kFirst, ~0U, CLOSE_RANGE_CLOEXEC);
+  for (const int fd : keep) ::fcntl(fd, F_SETFD, 0);
+}
+
+void close_all_but(std::span<const int> keep) noexcept {
+  for (int from = kFirst;;) {
+    const int kept = next_kept(keep, from);
+    if (kept == kNone) {
+      ::close_range(unsigned(from), ~0U, 0);
+      return;
+    }
+    if (kept > from) ::close_range(unsigned(from), unsigned(kept) - 1, 0);
+    from = kept + 1;
+  }
+}
+
+}  // namespace varve
