@@ -12,6 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/files/file_id.h"
 #include "core/base/files/private_folder.h"
 #include "core/base/files/remove_tree.h"
 #include "core/base/log.h"
@@ -82,9 +83,7 @@ void unmount_all_at(const std::filesystem::path& path) {
 
 // A copy of a mount shows the same file system, whose root is the very folder that was copied.
 bool shows(const std::filesystem::path& place, const std::filesystem::path& what) {
-  const auto there = look_at(place);
-  const auto wanted = look_at(what);
-  return there.st_dev == wanted.st_dev && there.st_ino == wanted.st_ino;
+  return id_of(look_at(place)) == id_of(look_at(what));
 }
 
 // containerd that does not know that owners are mapped here has given a copy of the image to them before it asks.
@@ -149,11 +148,11 @@ std::vector<std::filesystem::path> SnapshotFolders::mapped(std::int64_t id,
 SnapshotUsage SnapshotFolders::usage(std::int64_t id) const {
   namespace fs = std::filesystem;
   SnapshotUsage usage;
-  std::set<std::pair<dev_t, ino_t>> linked;  // files with several names
+  std::set<FileId> linked;  // files with several names
   const auto count = [&](const fs::path& path) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) return;  // a container removes what it likes
-    if (!S_ISDIR(status.st_mode) && status.st_nlink > 1 && !linked.emplace(status.st_dev, status.st_ino).second) return;
+    if (!S_ISDIR(status.st_mode) && status.st_nlink > 1 && !linked.insert(id_of(status)).second) return;
     usage.bytes += std::int64_t(status.st_blocks) * kBlockBytes;
     ++usage.inodes;
   };

@@ -15,6 +15,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/files/file_id.h"
 #include "core/base/process/child_process.h"
 #include "core/base/text/strings.h"
 #include "core/index/elf/ld_cache.h"
@@ -116,8 +117,6 @@ void run_ldconfig(const Rootfs& rootfs, const std::filesystem::path& merged) {
   if (done.exit_status != 0) fail<Error>("{} ended with status {}: {:.300}", program, done.exit_status, done.err);
 }
 
-using FileId = std::pair<dev_t, ino_t>;
-
 struct Status {
   FileId id;
   mode_t mode = 0;
@@ -129,7 +128,7 @@ std::optional<Status> look_at(const Rootfs& rootfs, const std::string& path) {
   const auto file = rootfs.open_path(path, O_PATH);
   struct stat status {};
   if (!file || ::fstat(file->get(), &status) != 0) return std::nullopt;
-  return Status{{status.st_dev, status.st_ino}, status.st_mode, status.st_mtim.tv_sec};
+  return Status{id_of(status), status.st_mode, status.st_mtim.tv_sec};
 }
 
 // As ldconfig tells libraries by their names (elf/ldconfig.c, search_dir).

@@ -14,6 +14,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/files/file_id.h"
 #include "core/base/process/inherited.h"
 
 namespace varve::fuse {
@@ -40,13 +41,6 @@ bool is_of_the_machine(int stream) {
   struct statfs file_system {};
   if (::fstat(stream, &status) != 0 || S_ISCHR(status.st_mode) || S_ISSOCK(status.st_mode)) return false;
   return !S_ISFIFO(status.st_mode) || (::fstatfs(stream, &file_system) == 0 && file_system.f_type != PIPEFS_MAGIC);
-}
-
-bool is_one_file(int a, int b) {
-  struct stat first {};
-  struct stat second {};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
 }
 
 // Whether a call that failed is to be made again. The caller may have opened a named pipe so that nothing waits there.
@@ -135,7 +129,8 @@ void take_own_device_streams() {
 
 RelayedStreams::RelayedStreams() {
   try {
-    const bool are_one = is_one_file(STDOUT_FILENO, STDERR_FILENO);
+    const auto output = find_file_id(STDOUT_FILENO);
+    const bool are_one = output && output == find_file_id(STDERR_FILENO);
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO})
       if (is_of_the_machine(stream)) relay(stream);
     if (is_of_the_machine(STDERR_FILENO)) are_one ? join(STDERR_FILENO, STDOUT_FILENO) : relay(STDERR_FILENO);

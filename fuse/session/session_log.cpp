@@ -1,7 +1,6 @@
 #include "fuse/session/session_log.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/files/file_id.h"
 
 namespace varve::fuse {
 namespace {
@@ -22,13 +22,6 @@ UniqueFd open_to_read(const std::filesystem::path& path) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file && errno != ENOENT) fail_errno("open {}", path.string());
   return file;
-}
-
-bool is_at(const UniqueFd& file, const std::filesystem::path& path) {
-  struct stat open {};
-  struct stat there {};
-  return ::fstat(file.get(), &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_ino == there.st_ino &&
-         open.st_dev == there.st_dev;
 }
 
 void show_rest(const UniqueFd& file, const LogReading& reading, const CancelFlag& cancel) {
@@ -48,7 +41,8 @@ std::pair<UniqueFd, UniqueFd> open_both(const SessionFolder& folder) {
     auto earlier = open_to_read(folder.earlier_output());
     auto last = open_to_read(folder.output());
     // Else the one became the other while we looked.
-    if (!last || !earlier || is_at(earlier, folder.earlier_output())) return {std::move(earlier), std::move(last)};
+    if (!last || !earlier || is_at(earlier.get(), folder.earlier_output()))
+      return {std::move(earlier), std::move(last)};
   }
 }
 
@@ -144,7 +138,8 @@ void read_log(const SessionFolder& folder, const LogReading& reading, const Canc
   if (earlier) show_rest(earlier, reading, cancel);
   while (last && !cancel.cancelled()) {
     const bool goes_on = reading.follow && reading.running();
-    const bool is_last = is_at(last, folder.output());  // asked before the rest is read: nothing is added to it later
+    const bool is_last =
+        is_at(last.get(), folder.output());  // asked before the rest is read: nothing is added to it later
     show_rest(last, reading, cancel);
     if (auto next = is_last ? UniqueFd() : open_to_read(folder.output())) {
       last = std::move(next);

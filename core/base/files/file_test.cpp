@@ -12,6 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/abandoned_files.h"
+#include "core/base/files/file_id.h"
 #include "core/base/files/late_sync.h"
 #include "core/base/files/mapped_file.h"
 #include "testing/temp_dir.h"
@@ -169,6 +170,19 @@ TEST_F(FileTest, PreadExactlyNamesTheObjectThatIsTooShort) {
   } catch (const CorruptData& error) {
     EXPECT_NE(std::string(error.what()).find("the thing at 3"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(FileTest, ANameMeansTheOpenFileUntilAnotherTakesIt) {
+  write_file_atomically(dir_ / "one", as_bytes("old"));
+  const auto file = open_file(dir_ / "one", O_RDONLY);
+  std::filesystem::create_symlink("one", dir_ / "link");
+  EXPECT_TRUE(is_at(file.get(), dir_ / "one"));
+  EXPECT_TRUE(is_at(file.get(), dir_ / "link"));
+  write_file_atomically(dir_ / "one", as_bytes("new"));
+  EXPECT_FALSE(is_at(file.get(), dir_ / "one"));
+  EXPECT_NE(find_file_id(file.get()), find_file_id(dir_ / "one"));
+  EXPECT_FALSE(is_at(file.get(), dir_ / "none"));
+  EXPECT_FALSE(is_at(-1, dir_ / "none")) << "two that are not there are not one";
 }
 
 TEST_F(FileTest, MappedFileShowsTheContent) {

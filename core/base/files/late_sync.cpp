@@ -1,6 +1,5 @@
 #include "core/base/files/late_sync.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <set>
@@ -8,21 +7,10 @@
 #include <utility>
 
 #include "core/base/files/file.h"
+#include "core/base/files/file_id.h"
 #include "core/base/log.h"
 
 namespace varve {
-
-namespace {
-
-// Unless something else has taken the name since.
-bool names(const std::filesystem::path& path, int fd) {
-  struct stat there {
-  }, ours{};
-  return ::stat(path.c_str(), &there) == 0 && ::fstat(fd, &ours) == 0 && there.st_dev == ours.st_dev &&
-         there.st_ino == ours.st_ino;
-}
-
-}  // namespace
 
 LateSync::~LateSync() { errands_.wait(); }
 
@@ -49,7 +37,8 @@ void LateSync::sync() {
     if (::fsync(file.get()) == 0) continue;
     const std::system_error error(errno, std::generic_category(), "write " + path.string());
     log::warn("{}", error.what());
-    if (names(path, file.get())) ::unlink(path.c_str());
+    // Unless something else has taken the name since.
+    if (is_at(file.get(), path)) ::unlink(path.c_str());
     failed = std::make_exception_ptr(error);
   }
   for (const auto& folder : folders) {
