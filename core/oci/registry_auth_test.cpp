@@ -195,6 +195,98 @@ TEST_F(RegistryAuthTest, PluginsAreAskedForPasswordsThatHaveEnded) {
   EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
 }
 
+TEST_F(RegistryAuthTest, ImagesOfOneRepositoryShareTokensAndConnections) {
+  use_tokens();
+  log_in(kRight);
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  const auto first = open();
+  read(*first, blob_, range_);
+  const auto connections = registry_.connections();
+  registry_.forget_records();
+  const auto second = open();
+  second->expect_reads();
+  while (registry_.connections() < connections + 3) std::this_thread::yield();
+  EXPECT_EQ(read(*second, blob_, range_), cut(content_, range_));
+  ASSERT_EQ(records_of(Kind::kBlob).size(), 1u);
+  EXPECT_EQ(records_of(Kind::kBlob)[0].status, 206);
+  EXPECT_EQ(registry_.count(Kind::kToken), 0u);
+  EXPECT_EQ(second->stats().tokens, 0u);
+  EXPECT_EQ(registry_.connections(), connections + 3) << "one of four was there";
+
+  registry_.add_blob("team/other", content_);
+  EXPECT_EQ(read(*open("team/other"), blob_, range_), cut(content_, range_));
+  EXPECT_EQ(registry_.count(Kind::kToken), 1u) << "what is for one repository is for no other";
+}
+
+TEST_F(RegistryAuthTest, TokensEndWithTheLastImageThatUsesThem) {
+  use_tokens();
+  log_in(kRight);
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  for (int image = 0; image < 2; ++image) read(*open(), blob_, range_);
+  EXPECT_EQ(registry_.count(Kind::kToken), 2u);
+}
+
+TEST_F(RegistryAuthTest, WhoHasOtherCredentialsGetsNothingOfWhatOthersGot) {
+  use_tokens();
+  log_in(kRight);
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  const auto logged_in = open();
+  read(*logged_in, blob_, range_);
+  log_in("");
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("no credentials"));
+  log_in(kWrong);
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("refused"));
+  const auto right = options_.authfile;
+  options_.authfile = dir_ / "another.json";
+  write_file_atomically(options_.authfile, as_bytes("{}"));
+  EXPECT_THAT(refusal_of<std::exception>([&] { read(*open(), blob_, range_); }), HasSubstr("no credentials"));
+  EXPECT_EQ(read(*logged_in, blob_, range_), cut(content_, range_)) << "its token lasts";
+  options_.authfile = right;
+  log_in(kRight);
+  read(*open(), blob_, range_);
+}
+
+TEST_F(RegistryAuthTest, WhoTrustsARegistryLessDoesNotSendItWhatOthersGot) {
+  use_tokens();
+  log_in(kRight);
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  const auto plain = open();
+  read(*plain, blob_, range_);
+  options_.plain_http = false;
+  registry_.forget_records();
+  read(*open(), blob_, range_);
+  EXPECT_EQ(records_of(Kind::kBlob).front().request.header("authorization"), "");
+  EXPECT_EQ(registry_.count(Kind::kToken), 1u);
+}
+
+TEST_F(RegistryAuthTest, WhoIsCancelledLeavesTheTokenToThoseWhoWaitForIt) {
+  CancelFlag cancel;
+  std::atomic<int> asked = 0;
+  test::FakeHttpServer server([&](const auto&) {
+    test::FakeHttpResponse response;
+    response.set_body(R"({"token":"theirs"})");
+    if (asked++ == 0) response.breaks = Break::kStall;
+    return response;
+  });
+  internal::HttpHeaders unauthorized;
+  unauthorized.add_line("WWW-Authenticate: Bearer realm=\"http://" + server.host() + "/token\"");
+  const auto state = std::make_shared<internal::AuthState>();
+  const auto options = [&](const CancelFlag* flag) {
+    return internal::AuthenticatorOptions{.host = server.host(),
+                                          .repository = "team/app",
+                                          .places = {.required = options_.authfile, .files = {}},
+                                          .plain_http = true,
+                                          .cancel = flag,
+                                          .state = state};
+  };
+  internal::HttpClient ending({.cancel = &cancel}), staying({});
+  internal::Authenticator first(ending, clock_, options(&cancel)), second(staying, clock_, options(nullptr));
+  std::jthread cancelled([&] { EXPECT_THROW(first.renew("repository:team/app:pull", unauthorized, ""), Cancelled); });
+  while (asked == 0) std::this_thread::yield();
+  std::jthread waiting([&] { EXPECT_EQ(second.authorization("repository:team/app:pull"), "Bearer theirs"); });
+  cancel.cancel();
+}
+
 TEST_F(RegistryAuthTest, UnknownSchemesAndBadTokensAreNamed) {
   use_tokens(true);
   registry_.set([](Switches& s) {

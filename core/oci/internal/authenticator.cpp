@@ -51,26 +51,36 @@ std::string no_credentials(const std::string& host) {
 }  // namespace
 
 Authenticator::Authenticator(HttpClient& http, Clock& clock, AuthenticatorOptions options)
-    : http_(http), clock_(clock), options_(std::move(options)) {}
+    : http_(http),
+      clock_(clock),
+      options_(std::move(options)),
+      state_(options_.state ? options_.state : std::make_shared<AuthState>()) {}
 
-std::uint64_t Authenticator::tokens_fetched() const {
-  const std::lock_guard lock(mutex_);
-  return tokens_fetched_;
+// Somebody may have logged out, or in, since they did.
+void Authenticator::leave_those_with_other_credentials() {
+  const auto theirs = state_;
+  const auto known = [&] {
+    const std::lock_guard lock(theirs->mutex);
+    return theirs->credential;
+  }();
+  if (known && *known != find_credential(options_.places, options_.host, options_.repository))
+    state_ = std::make_shared<AuthState>();
 }
 
 std::string Authenticator::authorization(const std::string& scopes) {
+  std::call_once(looked_, [&] { leave_those_with_other_credentials(); });
   std::string stale;
   std::optional<BearerRealm> realm;
   {
-    const std::lock_guard lock(mutex_);
-    if (!basic_.empty()) return basic_;
-    if (!realm_) return {};
-    const auto found = tokens_.find(scopes);
-    if (found != tokens_.end()) {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->basic.empty()) return state_->basic;
+    if (!state_->realm) return {};
+    const auto found = state_->tokens.find(scopes);
+    if (found != state_->tokens.end()) {
       if (!found->second.header.empty() && clock_.now() < found->second.refresh_at) return found->second.header;
       stale = found->second.header;
     }
-    realm = realm_;
+    realm = state_->realm;
   }
   return fetch_shared(scopes, stale, *realm, "");
 }
@@ -91,8 +101,8 @@ std::string Authenticator::renew(const std::string& scopes, const HttpHeaders& u
     const auto realm = realm_of(*bearer);
     const auto scope = bearer->parameters.find("scope");
     {
-      const std::lock_guard lock(mutex_);
-      realm_ = realm;
+      const std::lock_guard lock(state_->mutex);
+      state_->realm = realm;
     }
     return fetch_shared(scopes, used, realm, scope == bearer->parameters.end() ? "" : scope->second);
   }
@@ -105,12 +115,12 @@ std::string Authenticator::renew_if_changed(const std::string& scopes, const std
   std::optional<BearerRealm> realm;
   std::optional<Credential> before;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(state_->mutex);
     const auto now = clock_.now();
-    if (!credential_ || (denied_at_ && now - *denied_at_ < kBetweenDenials)) return {};
-    denied_at_ = now;
-    realm = realm_;
-    before = *credential_;
+    if (!state_->credential || (state_->denied_at && now - *state_->denied_at < kBetweenDenials)) return {};
+    state_->denied_at = now;
+    realm = state_->realm;
+    before = *state_->credential;
   }
   const auto found = credential(true);
   if (!found || found == before) return {};
@@ -132,8 +142,8 @@ Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) c
 
 std::string Authenticator::basic_header(const std::string& used) {
   {
-    const std::lock_guard lock(mutex_);
-    if (!basic_.empty() && basic_ != used) return basic_;  // somebody was faster
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->basic.empty() && state_->basic != used) return state_->basic;  // somebody was faster
   }
   // A changed file, a helper or a plugin with short-lived passwords may know better by now.
   const auto found = credential(true);
@@ -141,27 +151,27 @@ std::string Authenticator::basic_header(const std::string& used) {
     fail<Error>("{}: access denied; {}", options_.host, no_credentials(options_.host));
   auto header = "Basic " + base64_encode(found->username + ":" + found->password);
   if (header == used) fail<Error>("{}: access denied; the credentials for this registry were refused", options_.host);
-  const std::lock_guard lock(mutex_);
-  basic_ = header;
+  const std::lock_guard lock(state_->mutex);
+  state_->basic = header;
   return header;
 }
 
 std::optional<Credential> Authenticator::credential(bool anew) {
   {
-    const std::lock_guard lock(mutex_);
-    if (!anew && credential_) return *credential_;
+    const std::lock_guard lock(state_->mutex);
+    if (!anew && state_->credential) return *state_->credential;
   }
   auto found = find_credential(options_.places, options_.host, options_.repository, anew);
-  const std::lock_guard lock(mutex_);
-  credential_ = found;
+  const std::lock_guard lock(state_->mutex);
+  state_->credential = found;
   return found;
 }
 
 std::string Authenticator::fetch_shared(const std::string& scopes, const std::string& used, const BearerRealm& realm,
                                         const std::string& challenge_scope) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(state_->mutex);
   while (true) {
-    auto& token = tokens_[scopes];
+    auto& token = state_->tokens[scopes];
     if (!token.header.empty() && token.header != used && clock_.now() < token.refresh_at)
       return token.header;  // somebody was faster
     if (!token.fetching) {
@@ -169,20 +179,24 @@ std::string Authenticator::fetch_shared(const std::string& scopes, const std::st
       break;
     }
     const auto fetches = token.fetches;
-    changed_.wait(lock, [&] { return tokens_[scopes].fetches != fetches; });
-    if (const auto failure = tokens_[scopes].failure) std::rethrow_exception(failure);  // theirs is ours
+    state_->changed.wait(lock, [&] { return state_->tokens[scopes].fetches != fetches; });
+    if (const auto failure = state_->tokens[scopes].failure) std::rethrow_exception(failure);  // theirs is ours
   }
   lock.unlock();
   Token fetched;
+  std::exception_ptr given_up;
   try {
     fetched = fetch_token(scopes, realm, challenge_scope);
+  } catch (const Cancelled&) {
+    given_up = std::current_exception();  // ours alone: one of those who wait asks in our place
   } catch (...) {
     fetched.failure = std::current_exception();
   }
   lock.lock();
-  fetched.fetches = tokens_[scopes].fetches + 1;
-  tokens_[scopes] = fetched;
-  changed_.notify_all();
+  fetched.fetches = state_->tokens[scopes].fetches + 1;
+  state_->tokens[scopes] = fetched;
+  state_->changed.notify_all();
+  if (given_up) std::rethrow_exception(given_up);
   if (fetched.failure) std::rethrow_exception(fetched.failure);
   ++tokens_fetched_;
   return fetched.header;
@@ -191,8 +205,8 @@ std::string Authenticator::fetch_shared(const std::string& scopes, const std::st
 // An identity token that the server has renewed is newer than what files say.
 void Authenticator::look_again() {
   {
-    const std::lock_guard lock(mutex_);
-    if (!credential_ || (*credential_ && !(*credential_)->identity_token.empty())) return;
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->credential || (*state_->credential && !(*state_->credential)->identity_token.empty())) return;
   }
   credential(true);
 }
@@ -222,8 +236,8 @@ Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const
     lifetime = std::min(expires.get<std::int64_t>(), kMaxLifetime);
   if (const auto renewed = json.maybe("refresh_token").text();
       !renewed.empty() && who && !who->identity_token.empty()) {
-    const std::lock_guard lock(mutex_);
-    if (credential_ && *credential_) (*credential_)->identity_token = renewed;
+    const std::lock_guard lock(state_->mutex);
+    if (state_->credential && *state_->credential) (*state_->credential)->identity_token = renewed;
   }
   Token result;
   result.header = "Bearer " + header_safe(token, what);

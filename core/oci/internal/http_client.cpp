@@ -11,6 +11,7 @@
 #include <openssl/x509_vfy.h>
 
 #include "core/base/free_with.h"
+#include "core/oci/internal/idle_connections.h"
 #include "core/oci/internal/system_authorities.h"
 
 namespace varve::oci::internal {
@@ -18,14 +19,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::size_t kMaxIdleConnections = 32;
 constexpr long kReceiveBytes = 256 * 1024;
 constexpr int kPollMs = 100;
 // A registry may need long to store what it was sent before it answers.
 constexpr int kCommitPatience = 15;
 
-using EasyHandle = std::unique_ptr<CURL, FreeWith<::curl_easy_cleanup>>;
-using MultiHandle = std::unique_ptr<CURLM, FreeWith<::curl_multi_cleanup>>;
 using HeaderList = std::unique_ptr<curl_slist, FreeWith<::curl_slist_free_all>>;
 
 void initialise_library() {
@@ -180,14 +178,10 @@ int seek_callback(void* exchange_pointer, curl_off_t offset, int origin) {
 
 }  // namespace
 
-// An easy handle in a multi handle of its own: the latter keeps the connections, and lets us watch the time.
-struct HttpClient::Connection {
-  MultiHandle multi{::curl_multi_init()};
-  EasyHandle easy{::curl_easy_init()};
-  std::string origin;
-};
-
-HttpClient::HttpClient(HttpClientOptions options) : options_(std::move(options)) { initialise_library(); }
+HttpClient::HttpClient(HttpClientOptions options) : options_(std::move(options)) {
+  initialise_library();
+  if (!options_.idle) options_.idle = std::make_shared<IdleConnections>();
+}
 HttpClient::~HttpClient() = default;
 
 void HttpClient::prepare() {
@@ -195,23 +189,17 @@ void HttpClient::prepare() {
   SystemAuthorities::of_machine().known();
 }
 
-std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& url) {
-  const auto origin = url.scheme + "://" + url.host + ":" + url.port;
-  auto connection = idle_.with([&](auto& idle) -> std::unique_ptr<Connection> {
-    // The one used last has the warmest window and is the least likely to have been closed by the server.
-    const auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& c) { return c->origin == origin; });
-    if (found == idle.rend()) return nullptr;
-    auto taken = std::move(*found);
-    idle.erase(std::next(found).base());
-    return taken;
-  });
-  if (!connection) connection = std::make_unique<Connection>();
+namespace {
+
+std::string origin_of(const Url& url) { return url.scheme + "://" + url.host + ":" + url.port; }
+
+std::unique_ptr<HttpConnection> make_connection(std::string origin, std::vector<FileStamp> trusted) {
+  auto connection = std::make_unique<HttpConnection>();
   if (!connection->multi || !connection->easy) throw std::bad_alloc();
-  connection->origin = origin;
+  connection->origin = std::move(origin);
+  connection->trusted = std::move(trusted);
   return connection;
 }
-
-namespace {
 
 // TLS within TLS: libcurl does not say that it was a certificate that it refused.
 bool may_have_tls_proxy() {
@@ -301,7 +289,6 @@ void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& req
     ::curl_easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
     ::curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kReceiveBytes);
   }
-  if (request.fresh_connection) ::curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
   if (request.method == "HEAD") ::curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
   ::curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
@@ -381,17 +368,28 @@ std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClient
 
 }  // namespace
 
+std::string HttpClientOptions::trust_key() const {
+  auto key = fmt::format("{}\n{}", unverified_host, authorities);
+  if (client) key += fmt::format("\n{}\n{}\n{}", client->host, client->certificate.string(), client->key.string());
+  return key;
+}
+
+std::size_t HttpClient::count_idle(const Url& url) const { return options_.idle->count_fresh(origin_of(url)); }
+
 HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto where = request.method + " " + request.url.shown();
   if (options_.first_answer.is_short() && options_.first_answer.host->leave_with_others())
     throw TransportError(where + ": no answer to others just now, nor ever before", TransportError::Refused::kNothing,
                          true);
-  auto connection = take_connection(request.url);
+  const auto origin = origin_of(request.url);
+  const bool by_tls = request.url.scheme == "https";
+  auto trusted = by_tls ? SystemAuthorities::of_machine().stamps() : std::vector<FileStamp>();
+  auto connection = request.fresh_connection ? nullptr : options_.idle->take(origin, trusted);
+  if (!connection) connection = make_connection(origin, std::move(trusted));
   Exchange exchange(request, options_.first_answer.host.get());
   const auto headers = make_header_list(request.headers);
   SystemAuthorities::Known system;
-  if (request.url.scheme == "https" && options_.authorities.empty() &&
-      options_.unverified_host != host_and_port(request.url))
+  if (by_tls && options_.authorities.empty() && options_.unverified_host != host_and_port(request.url))
     system = SystemAuthorities::of_machine().known(may_have_tls_proxy());
   set_up(connection->easy.get(), options_, request, headers.get(), system.store.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
@@ -403,11 +401,7 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto advice = result ? tls_advice(unknown_authority, reason, options_) : std::string();
   ::curl_easy_reset(connection->easy.get());  // nothing may point to this frame from here on
 
-  if (result)
-    idle_.with([&](auto& idle) {
-      idle.push_back(std::move(connection));
-      if (idle.size() > kMaxIdleConnections) idle.erase(idle.begin());
-    });
+  if (result) options_.idle->put(std::move(connection));
   // Whatever is wrong: the file may have what takes the place of a certificate that the folder has (and has expired).
   if (result == CURLE_PEER_FAILED_VERIFICATION && system.store && !system.whole) {
     SystemAuthorities::of_machine().known(true);

@@ -13,7 +13,6 @@
 #include "core/base/bytes.h"
 #include "core/base/errors.h"
 #include "core/base/threads/cancel.h"
-#include "core/base/threads/guarded.h"
 #include "core/oci/internal/first_answer.h"
 #include "core/oci/internal/http_headers.h"
 #include "core/oci/internal/url.h"
@@ -61,8 +60,8 @@ struct HttpResponse {
 struct HttpRequest {
   std::string method = "GET";
   Url url;
-  std::vector<std::string> headers;  // "Name: value"
-  bool fresh_connection = false;
+  std::vector<std::string> headers;        // "Name: value"
+  bool fresh_connection = false;           // none that is idle
   bool follow_redirects = true;            // for those above this layer: nothing is followed here
   std::uint64_t max_body_bytes = 1 << 20;  // of an answer that is collected
 
@@ -84,6 +83,9 @@ struct ClientCertificate {
   std::filesystem::path key;
 };
 
+struct HttpConnection;
+class IdleConnections;
+
 struct HttpClientOptions {
   std::string authorities = {};         // PEM, trusted besides the system's certificates
   std::string certificate_folder = {};  // where a user may put more of them, for messages
@@ -94,9 +96,13 @@ struct HttpClientOptions {
   // Its limit ends with the first line of an answer, whoever got that: no body is cut.
   FirstAnswerWait first_answer = {};
   const CancelFlag* cancel = nullptr;  // once it is set, exchanges that are not done in a second throw Cancelled
+  std::shared_ptr<IdleConnections> idle = {};  // of clients with the same trust_key(); null = its own
+
+  // What must be equal for a connection of one client to be as good as one of another's.
+  std::string trust_key() const;
 };
 
-// Safe to use from any thread. Keeps idle connections, each with the host it was used for last; proxies come from the
+// Safe to use from any thread. Idle connections are kept; proxies come from the
 // environment (http_proxy, https_proxy, all_proxy, no_proxy), as libcurl reads them.
 class HttpClient {
  public:
@@ -107,15 +113,15 @@ class HttpClient {
   // trusted).
   HttpResponse exchange(const HttpRequest& request);
 
+  std::string trust_key() const { return options_.trust_key(); }
+  // To where the URL leads, idle, and hardly closed by the server yet.
+  std::size_t count_idle(const Url& url) const;
+
   // What the first client does, and its first exchange with TLS. Throws Error.
   static void prepare();
 
  private:
-  struct Connection;
-  std::unique_ptr<Connection> take_connection(const Url& url);
-
   HttpClientOptions options_;
-  Guarded<std::vector<std::unique_ptr<Connection>>> idle_;
 };
 
 }  // namespace varve::oci::internal

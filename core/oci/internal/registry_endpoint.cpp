@@ -43,6 +43,7 @@ HttpClientOptions http_options(const Source& source, const RegistryOptions& opti
   else if (!found.certificate.empty())
     http.client = {.host = where, .certificate = found.certificate, .key = found.key};
   if (!source.verify_tls) http.unverified_host = where;
+  if (options.known_hosts) http.idle = options.known_hosts->connections_of(http.trust_key());
   return http;
 }
 
@@ -51,6 +52,15 @@ CredentialPlaces places_of(const RegistryOptions& options) {
   places.providers = options.credential_providers;
   places.cancel = options.cancel;
   return places;
+}
+
+// What one may be told another may be, who would give the same credentials to the same host, and trusts it as much.
+std::shared_ptr<AuthState> auth_state_of(const Source& source, const RegistryOptions& options,
+                                         const std::string& trust_key) {
+  if (!options.known_hosts) return nullptr;
+  return options.known_hosts->auth_state_of(
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", int(source.scheme), source.connect_to, source.host, source.repository,
+                  options.authfile.string(), fmt::ptr(options.credential_providers.get()), trust_key));
 }
 
 }  // namespace
@@ -73,20 +83,25 @@ RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& 
                       .places = places_of(options),
                       .plain_http = source.scheme != Scheme::kHttps,
                       .max_attempts = max_attempts_,
-                      .cancel = cancel_}) {}
+                      .cancel = cancel_,
+                      .state = auth_state_of(source, options, http_.trust_key())}) {}
 
 RegistryEndpoint::~RegistryEndpoint() { closing_.cancel(); }
 
 void RegistryEndpoint::open_connections(std::size_t count) {
   std::call_once(connections_opened_, [&] {
-    opening_ = std::jthread([this, count] {
+    // Before the caller's next request takes one.
+    const auto there = idle_connections();
+    if (there >= count) return;
+    opening_ = std::jthread([this, wanted = count - there] {
       try {
         HttpRequest request;
         request.method = "HEAD";
         request.url = base().resolve(source_.root + "/").value();
         request.headers = source_.headers;
+        request.fresh_connection = true;
         request.stop = &closing_;
-        parallel_for(count, count, closing_, [&](std::size_t, const CancelFlag&) {
+        parallel_for(wanted, wanted, closing_, [&](std::size_t, const CancelFlag&) {
           try {
             http_.exchange(request);
           } catch (const Error& error) {
@@ -98,6 +113,14 @@ void RegistryEndpoint::open_connections(std::size_t count) {
       }
     });
   });
+}
+
+// By either protocol: which of them it speaks need not be known yet.
+std::size_t RegistryEndpoint::idle_connections() const {
+  std::size_t count = 0;
+  for (const auto& scheme : {kHttp, kHttps})
+    if (const auto url = Url::parse(scheme + source_.connect_to + "/")) count += http_.count_idle(*url);
+  return count;
 }
 
 Backoff RegistryEndpoint::backoff() { return Backoff(clock_, max_attempts_, cancel_); }

@@ -39,7 +39,7 @@ class RegistryEndpoint {
   // URL of "<root>/<repository>/<rest>" at the registry. Finds out first whether it speaks TLS where that is open, but
   // for this machine's own: send() does.
   Url url(const std::string& rest);
-  // Opens so many connections that will be there for later requests, by requests for nothing ("<root>/"). Returns at
+  // Opens connections by requests for nothing ("<root>/"), so that so many will be there for later requests. Returns at
   // once; what fails is not told.
   void open_connections(std::size_t count);
 
@@ -67,6 +67,7 @@ class RegistryEndpoint {
   Url base();
   Url as_spoken(const Url& url);
   bool turns_out_to_speak_tls(const Url& asked);
+  std::size_t idle_connections() const;
   HttpResponse follow(HttpRequest request, const std::string& scopes, std::string_view what);
   bool speaks_tls(const std::string& host);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/random.h"
-#include "core/oci/known_hosts.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -149,15 +148,3 @@ bool SourceState::holds(const Until& list, const Digest& digest) const {
 }
 
 }  // namespace varve::oci::internal
-
-namespace varve::oci {
-
-std::shared_ptr<internal::HostRest> KnownHosts::rest_of(const std::string& host) {
-  return hosts_.with([&](auto& hosts) {
-    auto& rest = hosts[host];
-    if (!rest) rest = std::make_shared<internal::HostRest>();
-    return rest;
-  });
-}
-
-}  // namespace varve::oci

@@ -75,11 +75,11 @@ SystemAuthorities::Known SystemAuthorities::make(bool with_file) const {
 
 SystemAuthorities::Known SystemAuthorities::known(bool with_file) {
   const std::lock_guard guard(mutex_);
-  auto stamps = stamps_of({file_, folder_});
-  const bool as_held = held_.store && stamps == stamps_;
+  auto now = stamps();
+  const bool as_held = held_.store && now == stamps_;
   if (!as_held || (with_file && !held_.whole)) {
     held_ = make(with_file);
-    stamps_ = std::move(stamps);
+    stamps_ = std::move(now);
   }
   return held_;
 }

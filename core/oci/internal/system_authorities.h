@@ -29,6 +29,8 @@ class SystemAuthorities {
   // the file only `with_file`, from then on: for who got a certificate that is not trusted. Throws Error for a file in
   // which there are none.
   Known known(bool with_file = false);
+  // Of file and folder: others once something else is trusted.
+  std::vector<FileStamp> stamps() const { return stamps_of({file_, folder_}); }
 
  private:
   // A new store: who verifies by one that there is, alone reads it.
