@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """layout_registry.py LAYOUT...: serves OCI layout folders as a read-only registry on loopback, each under its folder's name.
-Prints its port. Knows ranges, referrers and tags; no authentication. Blobs go from the page cache to the socket; --tls takes TLS, too, on the same port."""
+Prints its port. Knows ranges, referrers and tags. Blobs go from the page cache to the socket; --tls takes TLS, too, on the same port; --token asks for one that
+anybody gets."""
 import argparse, json, os, re, socket, socketserver, ssl, sys
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -11,7 +12,7 @@ MANIFEST_LIMIT = 16 << 20
 class Registry(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16
-    layouts, tls = {}, None
+    layouts, tls, token = {}, None, None
 
     def setup(self):
         if self.tls and self.request.recv(1, socket.MSG_PEEK) == b"\x16":  # a handshake (RFC 8446, section 5.1)
@@ -28,6 +29,10 @@ class Registry(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, body):
+        if self.path.startswith("/token"):
+            return self.reply(json.dumps({"token": self.token, "expires_in": 300}).encode(), "application/json", body)
+        if self.token and self.headers.get("Authorization") != f"Bearer {self.token}":
+            return self.refuse(401, ("WWW-Authenticate", f'Bearer realm="{"https" if self.tls else "http"}://{self.headers["Host"]}/token",service="layouts"'))
         if self.path.rstrip("/") == "/v2":
             return self.reply(b"{}", "application/json", body)
         match = re.fullmatch(r"/v2/(.+)/(manifests|blobs|referrers)/([^/?]+)(\?.*)?", self.path)
@@ -80,8 +85,10 @@ class Registry(BaseHTTPRequestHandler):
             self.wfile.write(content)
         self.wfile.flush()
 
-    def refuse(self, status):
+    def refuse(self, status, *headers):
         self.send_response(status)
+        for header in headers:
+            self.send_header(*header)
         self.send_header("Content-Length", "0")
         self.end_headers()
         self.wfile.flush()
@@ -128,7 +135,9 @@ def main():
     parser.add_argument("layouts", nargs="+", type=Path)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--tls", type=Path, metavar="PEM", help="a certificate and its key")
+    parser.add_argument("--token", action="store_const", const="for-anybody")
     options = parser.parse_args()
+    Registry.token = options.token
     if options.tls:
         Registry.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         Registry.tls.load_cert_chain(options.tls)
