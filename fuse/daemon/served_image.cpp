@@ -65,7 +65,9 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
     mounted_devices_[i] = std::make_shared<WatchedFile>(std::move(mounted_devices_[i]), i + 1, loader_ahead_);
 }
 
-void ServedImage::run_ahead_of_loaders() const { loader_ahead_->begin(); }
+void ServedImage::run_ahead_of_loaders() const {
+  loader_ahead_->begin(packs_ ? LoaderAhead::LookThrough::kAtFirstRead : LoaderAhead::LookThrough::kNow);
+}
 
 ServedImage::~ServedImage() { loader_ahead_->end(); }
 

@@ -56,7 +56,8 @@ struct LoaderAhead::Events {
   };
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before the heads were known
+  std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before all was known
+  bool imports_came = false;                               // they are known since it was looked
   std::vector<std::size_t> begun;                          // heads
   std::vector<std::size_t> imported;                       // modules
   std::vector<std::uint32_t> packages;                     // groups of modules
@@ -86,16 +87,16 @@ class LoaderAhead::Work {
 
   void begin(std::size_t head) {
     const auto& folder = begin_alone(head);
-    if (ahead_.tables_->libraries.heads()[head].is_module && ++begun_in_[folder] == 2) begin_others_in(folder);
+    if (libraries().heads()[head].is_module && ++begun_in_[folder] == 2) begin_others_in(folder);
   }
 
   void begin_import(std::size_t module) {
-    const auto& imports = ahead_.tables_->imports;
-    fetch_bytecode(imports.file_of(imports.modules()[module]));
+    const auto& modules = ahead_.imports_->modules;
+    fetch_bytecode(modules.file_of(modules.modules()[module]));
   }
 
   void fetch_modules(std::uint32_t group) {
-    const auto parts = ahead_.tables_->modules.extents_of(group);
+    const auto parts = ahead_.imports_->packages.extents_of(group);
     log::debug("a package is being imported: {} parts of it are fetched ahead", parts.size());
     fetch_now(parts);
   }
@@ -111,7 +112,7 @@ class LoaderAhead::Work {
   }
 
   void take(const Events::Arrival& arrival) {
-    if (arrival.kind == Kind::kBytecode) return take_bytecode(arrival);
+    if (arrival.kind == Kind::kBytecode) return take_bytecode_in_time(arrival);
     auto& library = found_[arrival.library];
     if (arrival.kind != Kind::kStep) {
       bulk_under_way_ -= arrival.bytes;
@@ -124,6 +125,10 @@ class LoaderAhead::Work {
     }
     if (arrival.failed || !next_step(arrival.library)) library.step = Step::kDone;
     if (library.step == Step::kDone) --unfinished_;
+  }
+
+  void imports_came() {
+    for (const auto& arrival : std::exchange(early_bytecode_, {})) take_bytecode(arrival);
   }
 
   // What can be done before something else comes.
@@ -158,7 +163,7 @@ class LoaderAhead::Work {
   }
 
   const std::string& begin_alone(std::size_t head) {
-    const auto& [place, file, is_module, python_minor] = ahead_.tables_->libraries.heads()[head];
+    const auto& [place, file, is_module, python_minor] = libraries().heads()[head];
     const auto root = add(file);
     roots_.push_back(root);
     if (root && is_module) found_[*root].is_loaded = true;
@@ -172,13 +177,12 @@ class LoaderAhead::Work {
 
   // Of the extension modules in one folder most are loaded by an import that loads two: pandas/_libs has 45.
   void begin_others_in(const std::string& folder) {
-    const auto& libraries = ahead_.tables_->libraries;
-    const auto others = libraries.modules_in(folder);
+    const auto others = libraries().modules_in(folder);
     std::uint64_t bytes = 0;
-    for (const auto head : others) bytes += ahead_.tree_.inode(libraries.heads()[head].file.file).size;
+    for (const auto head : others) bytes += ahead_.tree_.inode(libraries().heads()[head].file.file).size;
     if (bytes > kMaxFolderBytes) return;
     for (const auto head : others)
-      if (!ahead_.told_[head].exchange(true)) begin_alone(head);
+      if (!ahead_.loads_->told[head].exchange(true)) begin_alone(head);
   }
 
   // All of it, in its turn; then what it imports.
@@ -190,6 +194,14 @@ class LoaderAhead::Work {
     modules_.push_back({.file = module, .runs = ahead_.tree_.runs(module.file), .bytes = bytes});
   }
 
+  // The modules that a Python begins with may be here before it is known where others are.
+  void take_bytecode_in_time(const Events::Arrival& arrival) {
+    if (ahead_.known_imports_.load(std::memory_order_acquire) == nullptr)
+      early_bytecode_.push_back(arrival);
+    else
+      take_bytecode(arrival);
+  }
+
   void take_bytecode(const Events::Arrival& arrival) {
     bytecode_under_way_ -= arrival.bytes;
     const auto module = std::exchange(modules_[arrival.library], {});
@@ -197,7 +209,7 @@ class LoaderAhead::Work {
       const auto bytes = arrival.failed ? std::nullopt : read(module.runs, {0, module.bytes});
       const auto imports = bytes ? index::imports_of(*bytes) : std::nullopt;
       if (!imports) return;
-      for (const auto& found : ahead_.tables_->imports.find(module.file, *imports, search_)) fetch_imported(found);
+      for (const auto& found : ahead_.imports_->modules.find(module.file, *imports, search_)) fetch_imported(found);
     } catch (const CorruptData& error) {
       log::debug("what {} imports is not fetched ahead: {}", module.file.name, error.what());
     }
@@ -218,10 +230,9 @@ class LoaderAhead::Work {
   void begin_library(index::Nid file) {
     const auto runs = ahead_.tree_.runs(file);
     if (runs.empty() || runs.front().file_offset != 0) return;
-    const auto& libraries = ahead_.tables_->libraries;
-    for (const auto& head : libraries.heads_in(runs.front().device, {runs.front().device_offset, 1})) {
-      const auto number = std::size_t(&head - libraries.heads().data());
-      if (!ahead_.told_[number].exchange(true)) foreseen_.push_back(number);
+    for (const auto& head : libraries().heads_in(runs.front().device, {runs.front().device_offset, 1})) {
+      const auto number = std::size_t(&head - libraries().heads().data());
+      if (!ahead_.loads_->told[number].exchange(true)) foreseen_.push_back(number);
     }
   }
 
@@ -318,7 +329,7 @@ class LoaderAhead::Work {
   }
 
   void need(Library& library, std::string_view name, std::string_view search_path) {
-    const auto found = ahead_.tables_->libraries.find(name, library.found, search_path, look_ups_);
+    const auto found = libraries().find(name, library.found, search_path, look_ups_);
     const auto other = found ? add(*found) : std::nullopt;
     if (!other) return;
     library.needed.push_back(*other);
@@ -379,7 +390,7 @@ class LoaderAhead::Work {
   }
 
   void begin_python(std::size_t head) {
-    const auto& python = ahead_.tables_->libraries.heads()[head];
+    const auto& python = libraries().heads()[head];
     for (const auto& file : read_by_python(ahead_.tree_, python.file.folder, python.python_minor)) fetch_bytecode(file);
   }
 
@@ -531,12 +542,15 @@ class LoaderAhead::Work {
     return bytes;
   }
 
+  const LibraryTable& libraries() const { return ahead_.loads_->libraries; }
+
   LoaderAhead& ahead_;
   std::deque<Library> found_;
   std::unordered_map<index::Nid, std::size_t> by_file_;
   std::deque<Module> modules_;  // in turn; empty once they were looked at
   std::size_t next_module_ = 0;
   std::uint64_t bytecode_under_way_ = 0, import_budget_ = kMaxImportedBytes;
+  std::vector<Events::Arrival> early_bytecode_;
   std::unordered_set<index::Nid> known_modules_;
   ImportTable::Search search_;
   std::vector<std::optional<std::size_t>> roots_;  // whose libraries are not all known
@@ -556,47 +570,61 @@ class LoaderAhead::Work {
 LoaderAhead::LoaderAhead(const index::ErofsReader& tree, std::vector<std::shared_ptr<StreamFile>> devices)
     : tree_(tree), devices_(std::move(devices)), events_(std::make_shared<Events>()) {}
 
-void LoaderAhead::begin() {
-  std::call_once(once_, [this] {
+std::jthread LoaderAhead::start(void (LoaderAhead::*run)(const std::stop_token& stop)) {
+  return std::jthread([this, run](const std::stop_token& stop) {
+    ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
+    try {
+      (this->*run)(stop);
+    } catch (const Cancelled&) {
+    } catch (const std::exception& error) {
+      log::warn("what loaders read is not fetched ahead: {}", error.what());
+      begun_ = false;
+    }
+  });
+}
+
+void LoaderAhead::begin(LookThrough when) {
+  std::call_once(once_, [&] {
+    when_ = when;
     begun_ = true;
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      try {
-        run(stop);
-      } catch (const Cancelled&) {
-      } catch (const std::exception& error) {
-        log::warn("what loaders read is not fetched ahead: {}", error.what());
-        begun_ = false;
-      }
-    });
+    thread_ = start(&LoaderAhead::run);
   });
 }
 
 void LoaderAhead::note_read(std::uint32_t device, ByteRange device_range) {
   if (!begun_.load(std::memory_order_relaxed)) return;
-  const auto* known = known_.load(std::memory_order_acquire);
-  if (known == nullptr) {
+  const auto* imports = known_imports_.load(std::memory_order_acquire);
+  const auto* loads = known_loads_.load(std::memory_order_acquire);
+  if (imports == nullptr) {
     const std::lock_guard guard(events_->mutex);
-    known = known_.load(std::memory_order_acquire);
-    if (known == nullptr && events_->early.size() < kMaxEarlyReads) events_->early.emplace_back(device, device_range);
+    imports = known_imports_.load(std::memory_order_acquire);
+    loads = known_loads_.load(std::memory_order_acquire);
+    if (imports == nullptr && events_->early.size() < kMaxEarlyReads) {
+      events_->early.emplace_back(device, device_range);
+      events_->changed.notify_one();
+    }
   }
-  if (known == nullptr) return;
-  const auto& libraries = known->libraries;
-  for (const auto& head : libraries.heads_in(device, device_range))
-    begin_load(std::size_t(&head - libraries.heads().data()));
-  for (const auto& module : known->imports.modules_in(device, device_range))
-    begin_import(std::size_t(&module - known->imports.modules().data()));
-  if (const auto group = known->modules.note_read(device, device_range)) events_->add(events_->packages, *group);
+  if (loads != nullptr) note_load(*loads, device, device_range);
+  if (imports != nullptr) note_import(*imports, device, device_range);
+}
+
+void LoaderAhead::note_load(const Loads& loads, std::uint32_t device, ByteRange device_range) {
+  const auto& libraries = loads.libraries;
+  for (const auto& head : libraries.heads_in(device, device_range)) {
+    const auto number = std::size_t(&head - libraries.heads().data());
+    if (!loads.told[number].exchange(true)) events_->add(events_->begun, number);
+  }
   note_relocating(device, device_range);
   if (auto parts = exits_.note_read(device, device_range); !parts.empty())
     events_->add(events_->exits, std::move(parts));
 }
 
-void LoaderAhead::begin_load(std::size_t head) {
-  if (!told_[head].exchange(true)) events_->add(events_->begun, head);
-}
-
-void LoaderAhead::begin_import(std::size_t module) {
-  if (!told_modules_[module].exchange(true)) events_->add(events_->imported, module);
+void LoaderAhead::note_import(const Imports& imports, std::uint32_t device, ByteRange device_range) {
+  for (const auto& module : imports.modules.modules_in(device, device_range)) {
+    const auto number = std::size_t(&module - imports.modules.modules().data());
+    if (!imports.told[number].exchange(true)) events_->add(events_->imported, number);
+  }
+  if (const auto group = imports.packages.note_read(device, device_range)) events_->add(events_->packages, *group);
 }
 
 void LoaderAhead::note_relocating(std::uint32_t device, ByteRange device_range) {
@@ -614,36 +642,64 @@ void LoaderAhead::note_relocating(std::uint32_t device, ByteRange device_range) 
   events_->changed.notify_one();
 }
 
-void LoaderAhead::run(const std::stop_token& stop) {
-  ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
+void LoaderAhead::find_loads(const std::stop_token& stop) {
   LibraryTable libraries(tree_);
-  ModuleTable modules;
-  ImportTable imports;
   for_each_name(tree_, [&](index::Nid nid, FileType type, const std::string& folder, std::string_view name) {
     if (stop.stop_requested()) throw Cancelled("looking for libraries: stopped");
-    const NamedFile file(tree_, nid, folder, name);
-    libraries.add(file, type);
-    if (type != FileType::kRegular) return;
-    modules.add(file);
-    imports.add(file);
+    libraries.add(NamedFile(tree_, nid, folder, name), type);
   });
   libraries.finish();
-  modules.finish();
-  imports.finish();
-  tables_ = std::make_unique<const Known>(Known{std::move(libraries), std::move(modules), std::move(imports)});
-  told_ = std::make_unique<std::atomic<bool>[]>(tables_->libraries.heads().size());
-  told_modules_ = std::make_unique<std::atomic<bool>[]>(tables_->imports.modules().size());
-  {
+  const auto heads = libraries.heads().size();
+  loads_ = std::make_unique<const Loads>(
+      Loads{.libraries = std::move(libraries), .told = std::make_unique<std::atomic<bool>[]>(heads)});
+  const auto early = [&] {
     const std::lock_guard guard(events_->mutex);
-    known_.store(tables_.get(), std::memory_order_release);
+    known_loads_.store(loads_.get(), std::memory_order_release);
+    return events_->early;
+  }();
+  for (const auto& [device, range] : early) note_load(*loads_, device, range);
+}
+
+void LoaderAhead::find_imports(const std::stop_token& stop) {
+  ModuleTable packages;
+  ImportTable modules;
+  for_each_name(tree_, [&](index::Nid nid, FileType type, const std::string& folder, std::string_view name) {
+    if (stop.stop_requested()) throw Cancelled("looking for modules: stopped");
+    if (type != FileType::kRegular) return;
+    const NamedFile file(tree_, nid, folder, name);
+    packages.add(file);
+    modules.add(file);
+  });
+  packages.finish();
+  modules.finish();
+  const auto count = modules.modules().size();
+  imports_ = std::make_unique<const Imports>(Imports{.packages = std::move(packages),
+                                                     .modules = std::move(modules),
+                                                     .told = std::make_unique<std::atomic<bool>[]>(count)});
+  const auto early = [&] {
+    const std::lock_guard guard(events_->mutex);
+    known_imports_.store(imports_.get(), std::memory_order_release);
+    events_->imports_came = true;
+    events_->changed.notify_one();
+    return std::exchange(events_->early, {});
+  }();
+  for (const auto& [device, range] : early) note_import(*imports_, device, range);
+}
+
+void LoaderAhead::run(const std::stop_token& stop) {
+  if (when_ == LookThrough::kAtFirstRead) {
+    std::unique_lock lock(events_->mutex);
+    if (!events_->changed.wait(lock, stop, [&] { return !events_->early.empty(); })) return;
   }
-  for (const auto& [device, range] : events_->early) note_read(device, range);  // nobody adds to them any more
+  find_loads(stop);
+  imports_thread_ = start(&LoaderAhead::find_imports);
 
   Work work(*this);
   std::unique_lock lock(events_->mutex);
   const auto is_awaited = [&] {
     return !events_->begun.empty() || !events_->imported.empty() || !events_->packages.empty() ||
-           !events_->exits.empty() || !events_->relocating.empty() || !events_->arrived.empty();
+           !events_->exits.empty() || !events_->relocating.empty() || !events_->arrived.empty() ||
+           events_->imports_came;
   };
   while (events_->changed.wait(lock, stop, is_awaited) && !stop.stop_requested()) {
     const auto begun = std::exchange(events_->begun, {});
@@ -652,7 +708,9 @@ void LoaderAhead::run(const std::stop_token& stop) {
     const auto exits = std::exchange(events_->exits, {});
     const auto relocating = std::exchange(events_->relocating, {});
     const auto arrived = std::exchange(events_->arrived, {});
+    const bool imports_came = std::exchange(events_->imports_came, false);
     lock.unlock();
+    if (imports_came) work.imports_came();
     for (const auto head : begun) work.begin(head);
     for (const auto module : imported) work.begin_import(module);
     for (const auto group : packages) work.fetch_modules(group);

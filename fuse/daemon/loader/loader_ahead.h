@@ -62,10 +62,15 @@ class LoaderAhead {
   LoaderAhead(const LoaderAhead&) = delete;
   LoaderAhead& operator=(const LoaderAhead&) = delete;
 
-  // From now on reads are looked at, those of before are not.
-  void begin();
+  // From now on reads are looked at, those of before are not. To look through the tree takes some 30 ms of a core:
+  // that begins now, or with the first read, where most starts are learnt.
+  enum class LookThrough : std::uint8_t { kNow, kAtFirstRead };
+  void begin(LookThrough when = LookThrough::kNow);
   // Fetches no more, and waits for nothing that is under way. After begin(), never beside it.
-  void end() { thread_ = {}; }
+  void end() {
+    thread_ = {};
+    imports_thread_ = {};
+  }
   // Somebody reads that of a device, which no pack brings. Costs next to nothing, as most reads are of no head and of
   // no module.
   void note_read(std::uint32_t device, ByteRange device_range);
@@ -74,28 +79,38 @@ class LoaderAhead {
   struct Events;  // outlives this while something is under way
   class Work;
 
-  struct Known {
+  // Libraries are known first: every program begins with them.
+  struct Loads {
     LibraryTable libraries;
-    ModuleTable modules;
-    ImportTable imports;
+    std::unique_ptr<std::atomic<bool>[]> told;  // by head
+  };
+  struct Imports {
+    ModuleTable packages;
+    ImportTable modules;
+    std::unique_ptr<std::atomic<bool>[]> told;  // by module
   };
 
-  void begin_load(std::size_t head);
+  void note_load(const Loads& loads, std::uint32_t device, ByteRange device_range);
   void note_relocating(std::uint32_t device, ByteRange device_range);
-  void begin_import(std::size_t module);
+  void note_import(const Imports& imports, std::uint32_t device, ByteRange device_range);
+  std::jthread start(void (LoaderAhead::*run)(const std::stop_token& stop));
   void run(const std::stop_token& stop);
+  void find_loads(const std::stop_token& stop);
+  void find_imports(const std::stop_token& stop);
 
   const index::ErofsReader& tree_;
   const std::vector<std::shared_ptr<StreamFile>> devices_;
   const std::shared_ptr<Events> events_;
   std::atomic<bool> begun_ = false;
-  std::unique_ptr<const Known> tables_;                // of the thread until `known_`
-  std::unique_ptr<std::atomic<bool>[]> told_;          // by head, likewise
-  std::unique_ptr<std::atomic<bool>[]> told_modules_;  // of the imports, by number, likewise
-  std::atomic<const Known*> known_ = nullptr;
+  LookThrough when_ = LookThrough::kNow;
+  std::unique_ptr<const Loads> loads_;      // of the thread until `known_loads_`
+  std::unique_ptr<const Imports> imports_;  // of the other one, likewise
+  std::atomic<const Loads*> known_loads_ = nullptr;
+  std::atomic<const Imports*> known_imports_ = nullptr;  // never before the loads
   ExitTable exits_;
   std::once_flag once_;
   std::jthread thread_;
+  std::jthread imports_thread_;  // started by the other one
 };
 
 // A device of the tree whose readers are seen by a LoaderAhead.

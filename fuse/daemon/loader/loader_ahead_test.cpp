@@ -66,6 +66,7 @@ class LoaderAheadTest : public ::testing::Test {
   }
 
   void open() {
+    add_modules({kLastModule});
     next_ += kApart;
     content_.resize(next_);
     write_file_atomically(dir_ / "layer", content_);
@@ -118,8 +119,11 @@ class LoaderAheadTest : public ::testing::Test {
   bool all_are_read(const std::vector<std::string>& paths) {
     return comes([&] { return std::ranges::all_of(paths, [&](const auto& path) { return has_been_read(path); }); });
   }
-  // Nothing tells that no more comes: something else that is begun afterwards must be through.
+  // Nothing tells that no more comes: something else that is begun afterwards must be through. Modules become known by
+  // themselves.
   void settle() {
+    read_head(kLastModule);
+    EXPECT_TRUE(all_are_wanted({kLastModule}));
     read_head("settle/bin/last");
     EXPECT_TRUE(all_are_read({"settle/bin/last"}));
   }
@@ -127,6 +131,7 @@ class LoaderAheadTest : public ::testing::Test {
     for (const auto& path : paths) EXPECT_FALSE(is_wanted(path, {0, 1})) << path;
   }
 
+  static constexpr const char* kLastModule = "settle/__pycache__/last.cpython-311.pyc";
   test::TempDir dir_;
   index::Tree tree_;
   Bytes content_;
@@ -320,6 +325,28 @@ TEST_F(LoaderAheadTest, WhatIsReadWhileTheTreeIsWalkedIsNotLost) {
   begin();
   read_head("usr/bin/program");
   EXPECT_TRUE(all_are_read({"usr/bin/program"}));
+}
+
+TEST_F(LoaderAheadTest, WhereStartsAreLearntTheFirstReadThatIsNotIsWhatItBeginsWith) {
+  add_library("usr/bin/program", {"libone.so"});
+  add_library("usr/lib/libone.so", {});
+  add_library("settle/bin/last", {});
+  open();
+  read_head("usr/bin/program");
+  ahead_->begin(LoaderAhead::LookThrough::kAtFirstRead);
+  settle();
+  expect_untouched({"usr/bin/program"});
+  read_head("usr/bin/program");
+  EXPECT_TRUE(all_are_read({"usr/bin/program", "usr/lib/libone.so"}));
+}
+
+TEST_F(LoaderAheadTest, WhoHasReadNothingEndsWithoutALookAtTheTree) {
+  add_library("usr/bin/program", {});
+  open();
+  ahead_->begin(LoaderAhead::LookThrough::kAtFirstRead);
+  ahead_->end();
+  read_head("usr/bin/program");
+  expect_untouched({"usr/bin/program"});
 }
 
 TEST_F(LoaderAheadTest, CirclesAndWrongFilesEnd) {
