@@ -126,12 +126,13 @@ bool overlap(const std::vector<ByteRange>& ascending, ByteRange range) {
 
 }  // namespace
 
-PackedFiles::PackedFiles(const ServedImage& image) {
+PackedFiles::PackedFiles(const ServedImage& image, const index::StartGroup* only) {
   const auto& layers = image.packs()->layers();
   // What packs have of each layer, to leave other files out.
   std::unordered_map<const LayerStream*, std::vector<ByteRange>> packed;
   for (const auto& group : image.index().packs.groups)
-    for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
+    if (only == nullptr || &group == only)
+      for (const auto& range : group.pack.ranges) packed[layers[range.layer]].push_back(range.stream_range);
   for (auto& [layer, ranges] : packed) ranges = joined_ranges(std::move(ranges));
   // Most files are in none, and their pieces need not be found: a layer's device is its stream.
   std::vector<const std::vector<ByteRange>*> of_device;
@@ -230,7 +231,7 @@ void StartPages::loop(const std::stop_token& stop) {
       lock.unlock();
       bool more = true;
       try {
-        if (!files_) files_.emplace(*image_);
+        find_files(*start.group);
         more = go_on(start, *frames, reader);
       } catch (const Cancelled&) {
         more = false;
@@ -255,6 +256,13 @@ void StartPages::loop(const std::stop_token& stop) {
     reading_ = false;
     changed_.notify_all();
   }
+}
+
+// The first start, often of a program with a small pack, need not wait until the files of all are known.
+void StartPages::find_files(const index::StartGroup& group) {
+  if (files_ && (files_of_ == nullptr || files_of_ == &group)) return;
+  files_of_ = files_ ? nullptr : &group;
+  files_.emplace(*image_, files_of_);
 }
 
 // One range of the pack. False if there is nothing more to do for this start.
