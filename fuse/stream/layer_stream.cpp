@@ -353,7 +353,16 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   }
 
   bool somebody_waits() const override { return engine_->fetcher.somebody_waits(); }
-  std::vector<StoredLayer> stored_layers() const override { return find_stored_layers(store_dir_); }
+  std::vector<StoredLayer> stored_layers() const override {
+    const auto folders = find_stored_layers(store_dir_);
+    auto layers = folders;
+    streams_.with([&](const Streams& streams) {
+      for (const auto& [key, stream] : streams)
+        if (!std::ranges::binary_search(folders, key)) layers.push_back(key);
+    });
+    std::ranges::sort(layers);
+    return layers;
+  }
 
   std::optional<std::uint64_t> remove(const Digest& layer) override {
     const auto is_open = [&] {
@@ -365,7 +374,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     };
     if (is_open()) return std::nullopt;
     std::uint64_t freed = 0;
-    for (const auto& stored : stored_layers()) {
+    for (const auto& stored : find_stored_layers(store_dir_)) {
       if (stored.layer != layer) continue;
       const auto dir = folder_in_store(store_dir_, stored);
       const auto bytes = varve::bytes_on_disk(dir);
@@ -434,7 +443,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   // checked span by span before it is used, or at once where the spans are the same (SpanStore). Units are not taken
   // over from other entries.
   void take_over_folder(const StoredLayer& key, const std::filesystem::path& dir, const Streams& streams) const {
-    auto folders = stored_layers();
+    auto folders = find_stored_layers(store_dir_);
     std::ranges::stable_partition(folders, [&](const StoredLayer& stored) { return stored.map == key.map; });
     for (const auto& stored : folders) {
       if (stored.layer != key.layer || streams.contains(stored)) continue;
@@ -474,7 +483,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   std::vector<ClosedLayer> closed_layers() override {
     std::vector<ClosedLayer> closed;
     const auto now = ::time(nullptr);
-    for (const auto& stored : stored_layers()) {
+    for (const auto& stored : find_stored_layers(store_dir_)) {
       if (streams_.with([&](const Streams& streams) { return streams.contains(stored); })) continue;
       const auto name = folder_of(stored);
       const auto dir = store_dir_ / name;

@@ -152,7 +152,7 @@ struct StoredLayer {
   auto operator<=>(const StoredLayer&) const = default;
 };
 
-// The folders that are there, whoever uses them.
+// The folders that are there, whoever uses them, in order.
 std::vector<StoredLayer> find_stored_layers(const std::filesystem::path& store_dir);
 std::filesystem::path folder_in_store(const std::filesystem::path& store_dir, const StoredLayer& stored);
 
@@ -184,7 +184,7 @@ class LayerStreams {
   // What the ways to the registries that were asked for bytes can do, by host; a registry's mirrors are part of it.
   virtual std::map<std::string, LinkSpeed> links() const = 0;
   virtual StreamTotals totals() const = 0;
-  // Layers that have a folder in the store, mounted or not.
+  // Layers that are open or have a folder in the store, in order.
   virtual std::vector<StoredLayer> stored_layers() const = 0;
 
   // Of a layer that is open, as long as it is; null if they are not known, or the layer contradicts them.

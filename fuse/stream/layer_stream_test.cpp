@@ -167,6 +167,22 @@ TEST_F(LayerStreamTest, OneLayerByTwoMapsIsTwoStreamsWithSourcesOfTheirOwn) {
   EXPECT_EQ(streams_->stream(layer.map, layer.blob_descriptor, repository_, layer.index_blobs, repository_), first);
 }
 
+TEST_F(LayerStreamTest, LayersThatAreOpenCountAsStoredBeforeTheyHaveAFolder) {
+  std::vector<test::MadeLayer> layers;
+  std::vector<std::shared_ptr<LayerStream>> streams;
+  std::vector<StoredLayer> names;
+  for (std::uint64_t bytes : {200'000, 300'000, 400'000, 500'000}) {
+    layers.push_back(test::make_tar_layer(test::some_stream(bytes), kSpan));
+    streams.push_back(serve(layers.back()));
+    names.push_back({layers.back().map->layer_digest, layers.back().index_blobs.map.digest});
+    EXPECT_FALSE(std::filesystem::exists(data_file(layers.back())));
+  }
+  read(*streams[2], 0, 10);
+  EXPECT_TRUE(std::filesystem::exists(data_file(layers[2])));
+  std::ranges::sort(names);
+  EXPECT_EQ(streams_->stored_layers(), names);
+}
+
 TEST_F(LayerStreamTest, WhatIsThereUnderAnotherNameIsNotFetchedAnew) {
   const auto layer = test::make_tar_layer(test::some_stream(200'000), kSpan);
   EXPECT_EQ(read(*serve(layer), 0, layer.stream.size()), layer.stream);

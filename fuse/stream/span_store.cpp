@@ -48,7 +48,7 @@ std::uint32_t coarse_seconds() {
 
 SpanStore::SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options)
     : dir_(std::move(dir)), map_(std::move(map)), options_(options), spans_(new SpanState[map_->spans.size()]) {
-  open_files();
+  if (std::filesystem::exists(dir_)) open_files();
 }
 
 SpanStore::~SpanStore() { sync(); }
@@ -99,6 +99,13 @@ void SpanStore::open_files() {
       if (opened.present[span]) set_present(span);
   if (found == Found::kOtherCut) mark_data_unchecked();
   open_units();
+  has_files_.store(true, std::memory_order_release);
+}
+
+void SpanStore::make_files() {
+  if (has_files_.load(std::memory_order_acquire)) return;
+  const std::lock_guard guard(files_mutex_);
+  if (!has_files_.load(std::memory_order_relaxed)) open_files();
 }
 
 // The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when
@@ -212,6 +219,7 @@ bool SpanStore::put(std::size_t span, ByteView stream) {
   const std::shared_lock no_drop(drop_mutex_);
   forget_contradicted(span, stream);
   try {
+    make_files();
     pwrite_all(data_.get(), range.offset, stream, data_path().string());
   } catch (const std::system_error& error) {
     keep_in_memory(span, stream, error.what());
@@ -407,6 +415,7 @@ std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
       return true;
     });
   });
+  if (!has_files_.load(std::memory_order_acquire)) return 0;
   // First the record, then the hole: the other way round a crash would leave a hole that counts as present.
   record_gone(spans);
   std::uint64_t bytes = 0;
@@ -496,6 +505,7 @@ bool SpanStore::was_mounted_since_boot() const {
 bool SpanStore::note_mounted() {
   if (is_kept_whole()) return true;
   try {
+    make_files();
     write_file_atomically(mounted_path(), as_bytes(boot_id()), 0600);
     return true;
   } catch (const std::system_error& error) {
@@ -552,6 +562,7 @@ bool SpanStore::check(std::size_t span, const Digest& digest, std::span<std::byt
 }
 
 bool SpanStore::verify(std::size_t span, const Digest& digest) {
+  if (!is_readable(span) && !is_kept_whole()) return true;
   const auto is_right = [&] {
     try {
       return digest_of_file(span) == digest;

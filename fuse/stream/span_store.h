@@ -57,8 +57,9 @@ class SpanStore {
     kPresent,    // verified and in the file
   };
 
-  // Opens or makes `dir`. What is there from an earlier run is used; what does not fit `map` is thrown away, and the
-  // log says so. Throws std::system_error.
+  // What is in `dir` from an earlier run is used; what does not fit `map` is thrown away, and the log says so. Where
+  // there is none it is made with the first bytes to keep: of an image's layers most starts read few. Throws
+  // std::system_error.
   SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options = {});
   ~SpanStore();  // syncs
   SpanStore(const SpanStore&) = delete;
@@ -164,6 +165,7 @@ class SpanStore {
   std::string name() const;
   std::uint64_t data_bytes() const;  // of the file: whole pages
   void open_files();
+  void make_files();
   void mark_data_unchecked();
   void open_units();
   void use_units(std::shared_ptr<const index::UnitTable> table);
@@ -194,6 +196,8 @@ class SpanStore {
   const std::filesystem::path dir_;
   const std::shared_ptr<const index::LayerMap> map_;
   const SpanStoreOptions options_;
+  std::mutex files_mutex_;               // taken last: one thread makes the files
+  std::atomic<bool> has_files_ = false;  // never false again; until then nothing is present
   UniqueFd data_;
   std::unique_ptr<SpanState[]> spans_;
   std::atomic<std::uint64_t> present_spans_ = 0;

@@ -71,6 +71,8 @@ TEST_F(SpanStoreTest, GivesBackWhatWasPutAndZerosBehindTheEnd) {
 // A daemon may be killed between the two.
 TEST_F(SpanStoreTest, WhatSaysWhatSpansMustBeIsBroughtToDiskBeforeTheyAreRecorded) {
   const auto store = open();
+  EXPECT_TRUE(store->put(2, stream_of(2)));
+  store->sync();
   const auto recorded = [&] { return std::filesystem::file_size(store->data_path().parent_path() / "presence"); };
   const auto before = recorded();
   EXPECT_TRUE(store->put(0, stream_of(0)));
@@ -87,6 +89,36 @@ TEST_F(SpanStoreTest, WhatSaysWhatSpansMustBeIsBroughtToDiskBeforeTheyAreRecorde
   EXPECT_EQ(recorded(), before + one_span);
   store->sync();
   EXPECT_EQ(recorded(), before + 2 * one_span);
+}
+
+TEST_F(SpanStoreTest, ALayerOfWhichNothingIsKeptHasNoFolder) {
+  {
+    const auto store = open();
+    EXPECT_EQ(store->missing_spans({0, 1}, false), std::vector<std::uint32_t>{0});
+    EXPECT_THROW(read(*store, 0, 1), TemporaryError);
+    store->drop(0);
+    store->drop_idle_pages(0);
+    EXPECT_TRUE(store->verify(0, Digest()));
+    EXPECT_FALSE(store->keep_whole());
+    store->sync();
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "layer"));
+    std::vector<std::jthread> writers;  // one of them makes the files
+    for (std::size_t span = 0; span < 3; ++span)
+      writers.emplace_back([&, span] { EXPECT_TRUE(store->put(span, stream_of(span))); });
+  }
+  const auto store = open();
+  for (std::size_t span = 0; span < 3; ++span) EXPECT_TRUE(store->is_readable(span));
+}
+
+TEST_F(SpanStoreTest, WhereNoFolderCanBeMadeSpansAreKeptInMemory) {
+  const auto store = open();
+  write_file_atomically(dir_ / "layer", as_bytes("in the way"));
+  EXPECT_FALSE(store->put(0, stream_of(0)));
+  EXPECT_TRUE(store->disk_full());
+  EXPECT_EQ(read(*store, 0, 10), expected(0, 10));
+  std::filesystem::remove(dir_ / "layer");
+  EXPECT_TRUE(store->put(1, stream_of(1)));
+  EXPECT_FALSE(store->disk_full());
 }
 
 // The kernel reads a mounted file without asking: a hole would be zeros, and no error.

@@ -33,6 +33,7 @@ void SpanStore::use_units(std::shared_ptr<const index::UnitTable> table) {
 void SpanStore::set_units(ByteView table) {
   const std::lock_guard log_lock(log_mutex_);
   if (units_owner_) return;
+  make_files();
   write_file_atomically(units_path(), table, 0600);
   use_units(index::UnitTable::open(units_path()));
 }

@@ -13,21 +13,24 @@
 namespace varve::fuse {
 
 WindowStore::WindowStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map)
-    : map_(std::move(map)), data_path_(dir / "windows") {
+    : map_(std::move(map)), data_path_(dir / "windows"), presence_path_(dir / "windows.presence") {
   if (map_->windows_bytes == 0) return;
   if (map_->windows_bytes <= kWholeWindowsBytes) block_bytes_ = map_->windows_bytes;
   blocks_ = std::size_t((map_->windows_bytes + block_bytes_ - 1) / block_bytes_);
   states_.reset(new std::atomic<State>[blocks_]);
   for (std::size_t block = 0; block < blocks_; ++block) states_[block] = State::kAbsent;
+  if (std::filesystem::exists(presence_path_) || std::filesystem::exists(data_path_)) open_files();
+}
 
-  std::filesystem::create_directories(dir);
+void WindowStore::open_files() {
+  std::filesystem::create_directories(data_path_.parent_path());
   Bytes cut;
   append_le<std::uint64_t>(cut, block_bytes_);
-  auto opened = PresenceLog::open(dir / "windows.presence", {.kind = PresenceIdentity::Kind::kWindowBlocks,
-                                                             .object = map_->windows_digest,
-                                                             .cut = digest_of(cut),
-                                                             .units = blocks_,
-                                                             .data_bytes = map_->windows_bytes});
+  auto opened = PresenceLog::open(presence_path_, {.kind = PresenceIdentity::Kind::kWindowBlocks,
+                                                   .object = map_->windows_digest,
+                                                   .cut = digest_of(cut),
+                                                   .units = blocks_,
+                                                   .data_bytes = map_->windows_bytes});
   log_ = std::move(opened.log);
   data_ = open_file(data_path_, O_RDWR | O_CREAT);
   const bool same =
@@ -40,6 +43,13 @@ WindowStore::WindowStore(std::filesystem::path dir, std::shared_ptr<const index:
     if (opened.present[block]) states_[block] = State::kPresent;
   if (opened.found == PresenceLog::Found::kSame && !same)
     log_->append({{.first = 0, .count = std::uint32_t(blocks_)}}, false);
+  has_files_.store(true, std::memory_order_release);
+}
+
+void WindowStore::make_files() {
+  if (has_files_.load(std::memory_order_acquire)) return;
+  const std::lock_guard guard(files_mutex_);
+  if (!has_files_.load(std::memory_order_relaxed)) open_files();
 }
 
 WindowStore::~WindowStore() { sync(); }
@@ -91,6 +101,7 @@ void WindowStore::put(std::size_t block, ByteView bytes) {
                       bytes.size(), range.length);
   check(block, bytes);
   try {
+    make_files();
     pwrite_all(data_.get(), range.offset, bytes, data_path_.string());
     memory_.with([&](Memory& memory) { memory.unsynced.push_back(std::uint32_t(block)); });
     states_[block].store(State::kPresent, std::memory_order_release);
@@ -144,6 +155,7 @@ void WindowStore::drop(ByteRange record) {
       std::erase(memory.unsynced, std::uint32_t(block));
     }
   });
+  if (!has_files_.load(std::memory_order_acquire)) return;
   try {
     log_->append({{.first = std::uint32_t(first), .count = std::uint32_t(last - first)}}, false);
   } catch (const std::system_error& error) {

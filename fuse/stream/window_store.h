@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kWholeWindowsBytes = 1 << 20;
 // Safe to use from any thread.
 class WindowStore {
  public:
-  // For a map without windows it does nothing and makes no file.
+  // Files are made with the first block to keep; for a map without windows never.
   WindowStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map);
   ~WindowStore();  // syncs
   WindowStore(const WindowStore&) = delete;
@@ -56,11 +56,15 @@ class WindowStore {
   };
   std::pair<std::size_t, std::size_t> blocks_of(ByteRange record) const;
   void check(std::size_t block, ByteView bytes) const;
+  void open_files();
+  void make_files();
 
   const std::shared_ptr<const index::LayerMap> map_;
-  std::filesystem::path data_path_;
+  std::filesystem::path data_path_, presence_path_;
   std::uint64_t block_bytes_ = index::kWindowBlockBytes;
   std::size_t blocks_ = 0;
+  std::mutex files_mutex_;               // taken last: one thread makes the files
+  std::atomic<bool> has_files_ = false;  // never false again; until then nothing is present
   UniqueFd data_;
   enum class State : std::uint8_t { kAbsent, kInMemory, kPresent };
   std::unique_ptr<std::atomic<State>[]> states_;

@@ -71,6 +71,7 @@ def what_a_client_asked_of_is_let_go(work, image):
     """A connection holds the images that it asked of. Nothing happens after its end that would close them by the way."""
     with Machine(work) as varve, socket.socket(socket.AF_UNIX) as client:
         place = mounted(varve, image, modes()[0], "m")
+        expect((place / "base/file").read_bytes(), "a layer of which something is here")
         client.connect(str(varve.root / "run/daemon.sock"))
         client.sendall(json.dumps({"version": 1, "call": "present", "image": {"reference": image}}).encode() + b"\n")
         with client.makefile("rb") as answers:
