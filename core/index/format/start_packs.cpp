@@ -22,9 +22,15 @@ constexpr std::uint64_t kMinGroupBytes = 2 + 3 + 2 * Digest::kBytes + 1 + kMinFr
 
 std::uint64_t frames_of(std::uint64_t stream_bytes) { return (stream_bytes + kPackFrameBytes - 1) / kPackFrameBytes; }
 
+// All layers one behind the other, so that places are compared as numbers: a list has some 60,000.
+ByteRange of_all_layers(std::uint32_t layer, ByteRange stream_range) {
+  static_assert(kMaxPackLayers <= UINT64_MAX / kMaxStreamBytes);
+  return {.offset = layer * kMaxStreamBytes + stream_range.offset, .length = stream_range.length};
+}
+
 // "" if all is well.
 std::string_view fault(const StartPack& pack, std::vector<bool>& used_layers) {
-  std::vector<std::pair<std::uint32_t, ByteRange>> pieces;
+  std::vector<ByteRange> pieces;
   pieces.reserve(pack.ranges.size() + pack.literals.size());
   std::uint64_t stream_bytes = 0;
   for (const auto& range : pack.ranges) {
@@ -33,7 +39,7 @@ std::string_view fault(const StartPack& pack, std::vector<bool>& used_layers) {
     stream_bytes += range.stream_range.length;
     if (stream_bytes > kMaxPackStreamBytes) return "a pack that is too long";
     used_layers[range.layer] = true;
-    pieces.emplace_back(range.layer, range.stream_range);
+    pieces.push_back(of_all_layers(range.layer, range.stream_range));
   }
   const PackLiteral* last = nullptr;
   for (const auto& literal : pack.literals) {
@@ -44,12 +50,11 @@ std::string_view fault(const StartPack& pack, std::vector<bool>& used_layers) {
     if (last != nullptr && last->place() >= literal.place()) return "literals that are not in order";
     last = &literal;
     used_layers[literal.layer] = true;
-    pieces.emplace_back(literal.layer, range);
+    pieces.push_back(of_all_layers(literal.layer, range));
   }
-  std::ranges::sort(pieces, {}, [](const auto& piece) { return std::pair(piece.first, piece.second.offset); });
-  if (std::ranges::adjacent_find(pieces, [](const auto& a, const auto& b) {
-        return a.first == b.first && a.second.end() > b.second.offset;
-      }) != pieces.end())
+  std::ranges::sort(pieces, {}, &ByteRange::offset);
+  if (std::ranges::adjacent_find(pieces, [](const auto& a, const auto& b) { return a.end() > b.offset; }) !=
+      pieces.end())
     return "ranges that overlap";
   if (stream_bytes == 0) return "a pack of nothing";
   if (pack.frames.size() != frames_of(stream_bytes)) return "a number of frames that is not its pack's";
