@@ -3,9 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -15,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/index/elf/library_layout.h"
 #include "core/index/elf/library_start.h"
+#include "fuse/daemon/loader/loader_events.h"
 #include "fuse/daemon/loader/python_start.h"
 #include "fuse/daemon/pages/shown_files.h"
 
@@ -44,41 +43,6 @@ constexpr std::uint64_t kMaxImportedBytes = 512ull << 20;  // wanted, over the l
 bool is_worth_fetching(const StreamPiece& piece) { return !piece.is_elsewhere() && !piece.between_files; }
 
 }  // namespace
-
-// What the thread waits for.
-struct LoaderAhead::Events {
-  enum class Kind : std::uint8_t { kStep, kTables, kData, kInitCode, kBytecode };  // kStep: what its next step needs
-  struct Arrival {
-    Kind kind = Kind::kStep;
-    std::size_t library = 0;  // or module
-    std::uint64_t bytes = 0;  // of the others
-    bool failed = false;
-  };
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::vector<std::pair<std::uint32_t, ByteRange>> early;  // reads before all was known
-  bool imports_came = false;                               // they are known since it was looked
-  std::vector<std::size_t> begun;                          // heads
-  std::vector<std::size_t> imported;                       // modules
-  std::vector<std::uint32_t> packages;                     // groups of modules
-  std::vector<std::vector<DeviceExtent>> exits;            // what each is about to run
-  std::vector<std::size_t> relocating;                     // libraries
-  struct Awaited {
-    std::uint64_t length = 0;
-    std::size_t library = 0;
-  };
-  std::map<DevicePlace, Awaited> awaited;  // relocations that only a loader reads
-  std::atomic<bool> any_awaited = false;
-  std::vector<Arrival> arrived;
-
-  // To one of the lists.
-  template <typename T>
-  void add(std::vector<T>& list, T one) {
-    const std::lock_guard guard(mutex);
-    list.push_back(std::move(one));
-    changed.notify_one();
-  }
-};
 
 // Of the thread alone.
 class LoaderAhead::Work {
