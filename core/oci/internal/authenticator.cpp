@@ -54,7 +54,7 @@ Authenticator::Authenticator(HttpClient& http, Clock& clock, AuthenticatorOption
     : http_(http),
       clock_(clock),
       options_(std::move(options)),
-      state_(options_.state ? options_.state : std::make_shared<AuthState>()) {}
+      state_(options_.state ? std::move(options_.state) : std::make_shared<AuthState>()) {}
 
 // Somebody may have logged out, or in, since they did.
 void Authenticator::leave_those_with_other_credentials() {

@@ -191,7 +191,8 @@ void HttpClient::prepare() {
 
 namespace {
 
-std::string origin_of(const Url& url) { return url.scheme + "://" + url.host + ":" + url.port; }
+std::string host_and_port(const Url& url) { return url.host + ":" + url.port; }
+std::string origin_of(const Url& url) { return url.scheme + "://" + host_and_port(url); }
 
 std::unique_ptr<HttpConnection> make_connection(std::string origin, std::vector<FileStamp> trusted) {
   auto connection = std::make_unique<HttpConnection>();
@@ -209,8 +210,6 @@ bool may_have_tls_proxy() {
     return proxy != nullptr && ::strncasecmp(proxy, "https:", 6) == 0;
   });
 }
-
-std::string host_and_port(const Url& url) { return url.host + ":" + url.port; }
 
 void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url& url, X509_STORE* system) {
   if (system != nullptr) {

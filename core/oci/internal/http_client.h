@@ -102,8 +102,8 @@ struct HttpClientOptions {
   std::string trust_key() const;
 };
 
-// Safe to use from any thread. Idle connections are kept; proxies come from the
-// environment (http_proxy, https_proxy, all_proxy, no_proxy), as libcurl reads them.
+// Safe to use from any thread. Idle connections are kept; proxies come from the environment (http_proxy, https_proxy,
+// all_proxy, no_proxy), as libcurl reads them.
 class HttpClient {
  public:
   explicit HttpClient(HttpClientOptions options);
