@@ -113,6 +113,18 @@ TEST_F(ImageSeedsTest, WhatASourceHasIsReadThereWithItsLiterals) {
   EXPECT_EQ(image_->source_bytes(), source_->stats().present_bytes);
 }
 
+TEST_F(ImageSeedsTest, WhatNoReaderGetsIsNotCounted) {
+  use();
+  const auto first = moved(kFirst);
+  Bytes bytes(first.length);
+  for (const auto& piece : pieces_of(first))
+    EXPECT_TRUE(read_if_here(piece, std::span(bytes).subspan(piece.into, piece.length)));
+  EXPECT_TRUE(std::ranges::equal(bytes, std::span(new_).subspan(first.offset, first.length)));
+  EXPECT_EQ(image_->read_bytes(), 0u) << "it is read again for who asks, and spares one fetch";
+  EXPECT_EQ(read(first), "right");
+  EXPECT_EQ(image_->read_bytes(), first.length - 4) << "without its literal";
+}
+
 TEST_F(ImageSeedsTest, WhatLiesBetweenComesFromTheLayer) {
   use();
   EXPECT_EQ(read({0, kNewBytes}), "right");

@@ -28,7 +28,6 @@ bool read_elsewhere(const StreamPiece& piece, std::span<std::byte> into) {
               error.what());
     return false;
   }
-  piece.seed->read_bytes.fetch_add(piece.length, std::memory_order_relaxed);
   return true;
 }
 
@@ -47,6 +46,7 @@ class PendingPieces : public std::enable_shared_from_this<PendingPieces> {
     if (pieces_.empty()) return done_(nullptr, bytes_);
     for (const auto& piece : pieces_) {
       if (read_elsewhere(piece, part(piece))) {
+        if (piece.seed != nullptr) piece.seed->read_bytes.fetch_add(piece.length, std::memory_order_relaxed);
         arrived(nullptr);
       } else if (piece.pack != nullptr) {
         piece.pack->stream->read(piece.pack_offset, part(piece),

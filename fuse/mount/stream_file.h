@@ -27,7 +27,7 @@ struct PackSource {
 // A layer of an earlier version of the image, that bytes of its layers can be read from.
 struct SeedStream {
   std::shared_ptr<LayerStream> stream;
-  std::atomic<std::uint64_t> read_bytes = 0;
+  std::atomic<std::uint64_t> read_bytes = 0;  // by read_pieces()
 };
 
 // `length` bytes at `stream_offset` of a layer stream, wanted at `into` of a buffer.
@@ -118,7 +118,8 @@ class DividedFile final : public StreamFile {
   std::shared_ptr<Finder> finder_;
 };
 
-// Reads a piece where nothing need be fetched for it, and no pack asked; else false, and `into` may hold anything.
+// Reads a piece where nothing need be fetched for it, and no pack asked; else false, and `into` may hold anything. What
+// a reader gets is read by read_pieces() also then: only that spares a fetch, and counts.
 bool read_if_here(const StreamPiece& piece, std::span<std::byte> into);
 
 // Called once; `bytes` is valid during the call and empty if `error` is set.
