@@ -59,7 +59,7 @@ ReadAhead::Sequence& ReadAhead::sequence_of(ByteRange stream_range, bool& known)
 }
 
 std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size_t span) {
-  const auto window = std::min(max_bytes_, sequence.run_bytes);
+  const auto window = std::min(max_bytes_, sequence.run_bytes / 2);
   const auto first = std::max(sequence.ahead_to, span + 1);
   const auto asked_to = map_.spans[first - 1].stream_range.end();
   if (first == map_.spans.size() || asked_to - sequence.next_offset > window / 2) return std::nullopt;

@@ -26,8 +26,8 @@ class ReadAhead {
     Why why = Why::kNeighbour;
   };
 
-  // Of a reader that goes on at most `max_bytes` are fetched ahead (stream side), and no more than it has read in one
-  // run. 0: nothing is fetched ahead.
+  // Of a reader that goes on at most `max_bytes` are fetched ahead (stream side), and no more than half of what it has
+  // read in one run: a loader goes through a library's tables, and then on elsewhere. 0: nothing is fetched ahead.
   ReadAhead(const index::LayerMap& map, std::uint64_t max_bytes) : map_(map), max_bytes_(max_bytes) {}
 
   // A reader reads this range; `missed` if part of it was not in the store. Returns what to fetch ahead, nothing most
