@@ -85,6 +85,7 @@ void ImportTable::finish() {
       if (const auto at = ("/" + folder).find(holder); at != std::string::npos && roots_.size() < kMaxRoots)
         roots_.insert(folder.substr(0, at + holder.size() - 2));
   std::ranges::sort(modules_, {}, &Module::place);
+  begun_ = std::make_unique<std::atomic<bool>[]>(modules_.size());
   modules_.shrink_to_fit();
   folders_.shrink_to_fit();
   names_.shrink_to_fit();

@@ -3,7 +3,9 @@
 // Python's own finders do (importlib's PathFinder, PEP 328 and 420), in the folders that hold packages in this tree.
 // What sys.path is for a program nobody asks: of several folders that have a name, the nearest to the module that
 // imports it counts.
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -50,6 +52,8 @@ class ImportTable {
   // Those whose first byte lies in that range.
   std::span<const Module> modules_in(std::uint32_t device, ByteRange device_range) const;
   const std::vector<Module>& modules() const { return modules_; }
+  // It is being imported: true for the first who says so.
+  bool note_begun(std::size_t module) const { return !begun_[module].exchange(true); }
   Imported file_of(const Module& module) const {
     return {.file = module.file, .folder = folders_[module.folder], .name = names_.c_str() + module.name};
   }
@@ -89,7 +93,8 @@ class ImportTable {
  private:
   class Finder;
 
-  std::vector<Module> modules_;  // by place
+  std::vector<Module> modules_;                 // by place
+  std::unique_ptr<std::atomic<bool>[]> begun_;  // by module
   std::vector<std::string> folders_;
   std::string names_;  // each with its end
   std::set<std::string> roots_;

@@ -61,7 +61,10 @@ void LibraryTable::add(const NamedFile& file, FileType type) {
                     .python_minor = is_library ? 0 : python_minor_of(file.name)});
 }
 
-void LibraryTable::finish() { std::ranges::sort(heads_, {}, &Head::place); }
+void LibraryTable::finish() {
+  std::ranges::sort(heads_, {}, &Head::place);
+  begun_ = std::make_unique<std::atomic<bool>[]>(heads_.size());
+}
 
 std::span<const LibraryTable::Head> LibraryTable::heads_in(std::uint32_t device, ByteRange device_range) const {
   return begun_in(heads_, device, device_range);

@@ -1,7 +1,9 @@
 #pragma once
 // What a tree has that a loader loads: by where its head lies, for who sees reads of devices, and by the name that
 // another library has for it.
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +49,8 @@ class LibraryTable {
   const std::vector<Head>& heads() const { return heads_; }  // by place
   // Those whose first byte lies in the range of the device.
   std::span<const Head> heads_in(std::uint32_t device, ByteRange device_range) const;
+  // It is being loaded: true for the first who says so.
+  bool note_begun(std::size_t head) const { return !begun_[head].exchange(true); }
   // Numbers of heads: of the extension modules in a folder, by place.
   std::vector<std::size_t> modules_in(const std::string& folder) const;
 
@@ -66,6 +70,7 @@ class LibraryTable {
   bool has_programs_ = false, is_in_package_ = false;
 
   std::vector<Head> heads_;
+  std::unique_ptr<std::atomic<bool>[]> begun_;            // by head
   std::unordered_map<std::string, std::string> folders_;  // of the first file with that name
 };
 

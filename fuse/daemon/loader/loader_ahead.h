@@ -3,7 +3,7 @@
 // head, the dynamic section, tables, data: each a round trip and a fetch, some 250 of them for `import torch`. All of
 // it follows from the files themselves:
 //
-//     a read of the head of a program or of an extension module (library_table.h)
+//     a read of the head of a program or of an extension module (library_table.h, library_loads.h)
 //       -> its head -> its dynamic section -> the names in it -> the libraries that these mean in this tree -> their
 //          heads -> ...          of all libraries at once
 //       -> when no more are found: what is read of each at load (library_layout.h), in the order in which ld.so
@@ -14,7 +14,7 @@
 //
 // Python's own loader does the same with modules:
 //
-//     a read of the head of a module's bytecode
+//     a read of the head of a module's bytecode (module_imports.h)
 //       -> all of it -> the modules that it imports (import_table.h) -> theirs -> ...
 //       -> of extension modules what their loads read, as above
 //
@@ -42,6 +42,7 @@
 #include "fuse/daemon/loader/exit_table.h"
 #include "fuse/daemon/loader/import_table.h"
 #include "fuse/daemon/loader/library_table.h"
+#include "fuse/daemon/loader/loader_events.h"
 #include "fuse/daemon/loader/module_table.h"
 #include "fuse/mount/stream_file.h"
 
@@ -50,12 +51,6 @@ namespace varve::fuse {
 // Of one tree, whatever it is mounted by. Safe to use from any thread.
 class LoaderAhead {
  public:
-  // Over the life of one: a hostile tree can have no more of each.
-  static constexpr std::size_t kMaxLibraries = 16'384;
-  static constexpr std::size_t kMaxImported = 32'768;
-  static constexpr std::size_t kMaxLookUps = 65'536;      // folders tried for names
-  static constexpr std::uint64_t kMaxBytes = 4ull << 30;  // wanted, stream side, what lies around it included
-
   // devices[i] is device i+1 of the tree, with its packs. The tree must live until end().
   LoaderAhead(const index::ErofsReader& tree, std::vector<std::shared_ptr<StreamFile>> devices);
   ~LoaderAhead() { end(); }
@@ -76,37 +71,29 @@ class LoaderAhead {
   void note_read(std::uint32_t device, ByteRange device_range);
 
  private:
-  struct Events;  // outlives this while something is under way
-  class Work;
-
-  // Libraries are known first: every program begins with them.
-  struct Loads {
-    LibraryTable libraries;
-    std::unique_ptr<std::atomic<bool>[]> told;  // by head
-  };
   struct Imports {
     ModuleTable packages;
     ImportTable modules;
-    std::unique_ptr<std::atomic<bool>[]> told;  // by module
   };
 
-  void note_load(const Loads& loads, std::uint32_t device, ByteRange device_range);
+  void note_load(const LibraryTable& libraries, std::uint32_t device, ByteRange device_range);
   void note_relocating(std::uint32_t device, ByteRange device_range);
   void note_import(const Imports& imports, std::uint32_t device, ByteRange device_range);
   std::jthread start(void (LoaderAhead::*run)(const std::stop_token& stop));
   void run(const std::stop_token& stop);
-  void find_loads(const std::stop_token& stop);
+  void find_libraries(const std::stop_token& stop);
   void find_imports(const std::stop_token& stop);
 
   const index::ErofsReader& tree_;
   const std::vector<std::shared_ptr<StreamFile>> devices_;
-  const std::shared_ptr<Events> events_;
+  const std::shared_ptr<LoaderEvents> events_;  // outlives this while something is under way
   std::atomic<bool> begun_ = false;
   LookThrough when_ = LookThrough::kNow;
-  std::unique_ptr<const Loads> loads_;      // of the thread until `known_loads_`
-  std::unique_ptr<const Imports> imports_;  // of the other one, likewise
-  std::atomic<const Loads*> known_loads_ = nullptr;
-  std::atomic<const Imports*> known_imports_ = nullptr;  // never before the loads
+  // Libraries are known first: every program begins with them.
+  std::unique_ptr<const LibraryTable> libraries_;  // of the thread until `known_libraries_`
+  std::unique_ptr<const Imports> imports_;         // of the other one, likewise
+  std::atomic<const LibraryTable*> known_libraries_ = nullptr;
+  std::atomic<const Imports*> known_imports_ = nullptr;
   ExitTable exits_;
   std::once_flag once_;
   std::jthread thread_;
