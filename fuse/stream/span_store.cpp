@@ -48,7 +48,7 @@ std::uint32_t coarse_seconds() {
 
 SpanStore::SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options)
     : dir_(std::move(dir)), map_(std::move(map)), options_(options), spans_(new SpanState[map_->spans.size()]) {
-  if (std::filesystem::exists(dir_)) open_files();
+  if (std::filesystem::exists(dir_)) make_files();
 }
 
 SpanStore::~SpanStore() { sync(); }
@@ -99,13 +99,6 @@ void SpanStore::open_files() {
       if (opened.present[span]) set_present(span);
   if (found == Found::kOtherCut) mark_data_unchecked();
   open_units();
-  has_files_.store(true, std::memory_order_release);
-}
-
-void SpanStore::make_files() {
-  if (has_files_.load(std::memory_order_acquire)) return;
-  const std::lock_guard guard(files_mutex_);
-  if (!has_files_.load(std::memory_order_relaxed)) open_files();
 }
 
 // The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when
@@ -415,7 +408,7 @@ std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
       return true;
     });
   });
-  if (!has_files_.load(std::memory_order_acquire)) return 0;
+  if (!files_.is_done()) return 0;
   // First the record, then the hole: the other way round a crash would leave a hole that counts as present.
   record_gone(spans);
   std::uint64_t bytes = 0;

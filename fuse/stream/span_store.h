@@ -16,6 +16,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/files/unique_fd.h"
+#include "core/base/threads/done_once.h"
 #include "core/base/threads/guarded.h"
 #include "core/index/format/layer_map.h"
 #include "fuse/stream/presence_log.h"
@@ -165,7 +166,9 @@ class SpanStore {
   std::string name() const;
   std::uint64_t data_bytes() const;  // of the file: whole pages
   void open_files();
-  void make_files();
+  void make_files() {
+    files_.run([this] { open_files(); });
+  }
   void mark_data_unchecked();
   void open_units();
   void use_units(std::shared_ptr<const index::UnitTable> table);
@@ -196,8 +199,7 @@ class SpanStore {
   const std::filesystem::path dir_;
   const std::shared_ptr<const index::LayerMap> map_;
   const SpanStoreOptions options_;
-  std::mutex files_mutex_;               // taken last: one thread makes the files
-  std::atomic<bool> has_files_ = false;  // never false again; until then nothing is present
+  DoneOnce files_;  // its lock is taken last; until they are there nothing is present
   UniqueFd data_;
   std::unique_ptr<SpanState[]> spans_;
   std::atomic<std::uint64_t> present_spans_ = 0;

@@ -19,7 +19,7 @@ WindowStore::WindowStore(std::filesystem::path dir, std::shared_ptr<const index:
   blocks_ = std::size_t((map_->windows_bytes + block_bytes_ - 1) / block_bytes_);
   states_.reset(new std::atomic<State>[blocks_]);
   for (std::size_t block = 0; block < blocks_; ++block) states_[block] = State::kAbsent;
-  if (std::filesystem::exists(presence_path_) || std::filesystem::exists(data_path_)) open_files();
+  if (std::filesystem::exists(presence_path_) || std::filesystem::exists(data_path_)) make_files();
 }
 
 void WindowStore::open_files() {
@@ -43,13 +43,6 @@ void WindowStore::open_files() {
     if (opened.present[block]) states_[block] = State::kPresent;
   if (opened.found == PresenceLog::Found::kSame && !same)
     log_->append({{.first = 0, .count = std::uint32_t(blocks_)}}, false);
-  has_files_.store(true, std::memory_order_release);
-}
-
-void WindowStore::make_files() {
-  if (has_files_.load(std::memory_order_acquire)) return;
-  const std::lock_guard guard(files_mutex_);
-  if (!has_files_.load(std::memory_order_relaxed)) open_files();
 }
 
 WindowStore::~WindowStore() { sync(); }
@@ -155,7 +148,7 @@ void WindowStore::drop(ByteRange record) {
       std::erase(memory.unsynced, std::uint32_t(block));
     }
   });
-  if (!has_files_.load(std::memory_order_acquire)) return;
+  if (!files_.is_done()) return;
   try {
     log_->append({{.first = std::uint32_t(first), .count = std::uint32_t(last - first)}}, false);
   } catch (const std::system_error& error) {

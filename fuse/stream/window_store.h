@@ -13,6 +13,7 @@
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/base/files/unique_fd.h"
+#include "core/base/threads/done_once.h"
 #include "core/base/threads/guarded.h"
 #include "core/index/format/layer_map.h"
 #include "fuse/stream/presence_log.h"
@@ -57,14 +58,15 @@ class WindowStore {
   std::pair<std::size_t, std::size_t> blocks_of(ByteRange record) const;
   void check(std::size_t block, ByteView bytes) const;
   void open_files();
-  void make_files();
+  void make_files() {
+    files_.run([this] { open_files(); });
+  }
 
   const std::shared_ptr<const index::LayerMap> map_;
   std::filesystem::path data_path_, presence_path_;
   std::uint64_t block_bytes_ = index::kWindowBlockBytes;
   std::size_t blocks_ = 0;
-  std::mutex files_mutex_;               // taken last: one thread makes the files
-  std::atomic<bool> has_files_ = false;  // never false again; until then nothing is present
+  DoneOnce files_;  // its lock is taken last; until they are there nothing is present
   UniqueFd data_;
   enum class State : std::uint8_t { kAbsent, kInMemory, kPresent };
   std::unique_ptr<std::atomic<State>[]> states_;
