@@ -20,6 +20,7 @@
 #include "core/codec/span_decoder.h"
 #include "core/index/span_reader.h"
 #include "fuse/stream/layer_stream.h"
+#include "testing/forwarding_repository.h"
 #include "testing/layer_maker.h"
 #include "testing/read_and_wait.h"
 #include "testing/scripted_repository.h"
@@ -53,30 +54,18 @@ Cost measure(int who, Operation&& operation) {
 }
 
 // A link in front of a repository: each request waits one round trip, and all share one rate.
-class LinkedRepository final : public oci::Repository {
+class LinkedRepository final : public test::ForwardingRepository {
  public:
   LinkedRepository(std::shared_ptr<oci::Repository> repository, double bytes_per_second,
                    std::chrono::microseconds round_trip)
-      : repository_(std::move(repository)), bytes_per_second_(bytes_per_second), round_trip_(round_trip) {}
+      : ForwardingRepository(std::move(repository)), bytes_per_second_(bytes_per_second), round_trip_(round_trip) {}
 
   void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
     std::this_thread::sleep_for(round_trip_);
-    repository_->read_blob(blob, range, [&](ByteView bytes) {
+    real_->read_blob(blob, range, [&](ByteView bytes) {
       std::this_thread::sleep_until(send(bytes.size()));
       sink(bytes);
     });
-  }
-  std::string name() const override { return repository_->name(); }
-  oci::Document manifest(std::string_view selector) override { return repository_->manifest(selector); }
-  bool has_blob(const oci::Descriptor& blob) override { return repository_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
-    repository_->put_blob(blob, content);
-  }
-  oci::Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override {
-    return repository_->put_manifest(json, media_type, tag);
-  }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override {
-    return repository_->referrers(subject, artifact_type);
   }
 
  private:
@@ -90,7 +79,6 @@ class LinkedRepository final : public oci::Repository {
     return free_;
   }
 
-  const std::shared_ptr<oci::Repository> repository_;
   const double bytes_per_second_;
   const std::chrono::microseconds round_trip_;
   std::mutex mutex_;

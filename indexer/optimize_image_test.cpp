@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/oci/layout.h"
 #include "testing/codec_support.h"
+#include "testing/forwarding_repository.h"
 #include "testing/scripted_repository.h"
 #include "testing/tar_support.h"
 #include "testing/temp_dir.h"
@@ -25,26 +26,12 @@ Bytes tar_of(std::uint32_t seed) {
 }
 
 // A destination whose drafts take so many bytes.
-class FullRepository final : public oci::Repository {
+class FullRepository final : public test::ForwardingRepository {
  public:
-  FullRepository(std::shared_ptr<oci::Repository> real, std::uint64_t room) : real_(std::move(real)), room_(room) {}
-  std::string name() const override { return real_->name(); }
-  oci::Document manifest(std::string_view selector) override { return real_->manifest(selector); }
-  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
-    real_->read_blob(blob, range, sink);
-  }
-  bool has_blob(const oci::Descriptor& blob) override { return real_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
-    real_->put_blob(blob, content);
-  }
+  FullRepository(std::shared_ptr<oci::Repository> real, std::uint64_t room)
+      : ForwardingRepository(std::move(real)), room_(room) {}
   std::unique_ptr<oci::BlobDraft> draft_blob(const std::filesystem::path& dir) override {
     return std::make_unique<Draft>(real_->draft_blob(dir), room_);
-  }
-  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override {
-    return real_->put_manifest(json, type, tag);
-  }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override {
-    return real_->referrers(subject, type);
   }
 
  private:
@@ -62,7 +49,6 @@ class FullRepository final : public oci::Repository {
     std::unique_ptr<oci::BlobDraft> real_;
     std::uint64_t& room_;
   };
-  std::shared_ptr<oci::Repository> real_;
   std::uint64_t room_;
 };
 

@@ -14,6 +14,7 @@
 #include "core/codec/tar_writer.h"
 #include "indexer/repack_image_fixture.h"
 #include "testing/codec_support.h"
+#include "testing/forwarding_repository.h"
 
 namespace varve::indexer {
 namespace {
@@ -145,31 +146,16 @@ Bytes changes_layer() {
 }
 
 // Fails when so many drafts became blobs: a full disk, or a kill between two layers.
-class FailingRepository final : public oci::Repository {
+class FailingRepository final : public test::ForwardingRepository {
  public:
-  FailingRepository(std::shared_ptr<oci::Repository> real, int commits) : real_(std::move(real)), commits_(commits) {}
-  std::string name() const override { return real_->name(); }
-  oci::Document manifest(std::string_view selector) override { return real_->manifest(selector); }
-  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
-    real_->read_blob(blob, range, sink);
-  }
-  bool has_blob(const oci::Descriptor& blob) override { return real_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
-    real_->put_blob(blob, content);
-  }
+  FailingRepository(std::shared_ptr<oci::Repository> real, int commits)
+      : ForwardingRepository(std::move(real)), commits_(commits) {}
   std::unique_ptr<oci::BlobDraft> draft_blob(const std::filesystem::path& dir) override {
     if (commits_-- == 0) throw std::system_error(ENOSPC, std::generic_category(), "write");
     return real_->draft_blob(dir);
   }
-  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override {
-    return real_->put_manifest(json, type, tag);
-  }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override {
-    return real_->referrers(subject, type);
-  }
 
  private:
-  std::shared_ptr<oci::Repository> real_;
   int commits_;
 };
 

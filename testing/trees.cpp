@@ -2,8 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -83,6 +87,55 @@ std::string describe(const Seen& seen) {
       "linked to {:.60}",
       int(info.type), info.mode, info.nlink, info.uid, info.gid, info.mtime_seconds, info.mtime_nanoseconds,
       info.device_major, info.device_minor, info.size, seen.target, seen.xattrs.size(), seen.first_name);
+}
+
+Seen seen_at(const std::filesystem::path& path) {
+  struct ::stat status {};
+  if (::lstat(path.c_str(), &status) != 0) fail_errno("look at {}", path.string());
+  Seen seen;
+  seen.info.mode = status.st_mode & 07777;
+  seen.info.nlink = std::uint32_t(status.st_nlink);
+  seen.info.uid = status.st_uid;
+  seen.info.gid = status.st_gid;
+  seen.info.mtime_seconds = status.st_mtim.tv_sec;
+  seen.info.mtime_nanoseconds = std::uint32_t(status.st_mtim.tv_nsec);
+  switch (status.st_mode & S_IFMT) {
+    case S_IFDIR:
+      seen.info.type = FileType::kDirectory;
+      break;
+    case S_IFCHR:
+      seen.info.type = FileType::kCharDevice;
+      break;
+    case S_IFBLK:
+      seen.info.type = FileType::kBlockDevice;
+      break;
+    case S_IFIFO:
+      seen.info.type = FileType::kFifo;
+      break;
+    case S_IFLNK:
+      seen.info.type = FileType::kSymlink;
+      break;
+    default:
+      seen.info.type = FileType::kRegular;
+  }
+  if (seen.info.type == FileType::kRegular || seen.info.type == FileType::kSymlink)
+    seen.info.size = std::uint64_t(status.st_size);
+  if (seen.info.type == FileType::kCharDevice || seen.info.type == FileType::kBlockDevice) {
+    seen.info.device_major = major(status.st_rdev);
+    seen.info.device_minor = minor(status.st_rdev);
+  }
+  if (seen.info.type == FileType::kSymlink) seen.target = std::filesystem::read_symlink(path).string();
+  std::vector<char> names(70'000);
+  const auto length = ::llistxattr(path.c_str(), names.data(), names.size());
+  if (length < 0 && errno != ENOTSUP && errno != ENOSYS) fail_errno("list attributes of {}", path.string());
+  for (const char* at = names.data(); at < names.data() + std::max<ssize_t>(length, 0); at += std::strlen(at) + 1) {
+    std::string value(70'000, '\0');
+    const auto size = ::lgetxattr(path.c_str(), at, value.data(), value.size());
+    if (size < 0) fail_errno("read attribute {} of {}", at, path.string());
+    value.resize(std::size_t(size));
+    if (!seen.xattrs.emplace(at, value).second) fail<Error>("{} lists its attribute {} twice", path.string(), at);
+  }
+  return seen;
 }
 
 Listing listing_of(const Tree& tree) {

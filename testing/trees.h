@@ -23,6 +23,9 @@ struct Seen {
 bool operator==(const Seen& a, const Seen& b);
 std::string describe(const Seen& seen);
 
+// By the kernel, of a path itself; `first_name` is left to who knows others. Throws Error.
+Seen seen_at(const std::filesystem::path& path);
+
 // By path; the root is "".
 using Listing = std::map<std::string, Seen>;
 Listing listing_of(const Tree& tree);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "testing/forwarding_repository.h"
 #include "testing/indexed_image_fixture.h"
 
 namespace varve::index {
@@ -17,15 +18,14 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 // A registry whose manifests come when something else has been asked for, or not at all.
-class SlowRepository final : public oci::Repository {
+class SlowRepository final : public test::ForwardingRepository {
  public:
-  explicit SlowRepository(test::ArtifactRepository& all) : all_(all) {}
-  std::string name() const override { return all_.name(); }
+  using ForwardingRepository::ForwardingRepository;
   oci::Document manifest(std::string_view selector) override {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, 60s, [&] { return std::ranges::includes(asked_, wait_for_); }))
       throw TemporaryError("nobody asked for what it waits for");
-    return all_.manifest(selector);
+    return real_->manifest(selector);
   }
   void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
     {
@@ -34,22 +34,13 @@ class SlowRepository final : public oci::Repository {
       ++reads_;
       changed_.notify_all();
     }
-    all_.read_blob(blob, range, sink);
-  }
-  bool has_blob(const oci::Descriptor& blob) override { return all_.has_blob(blob); }
-  void put_blob(const oci::Descriptor&, const oci::ByteSource&) override { throw Unsupported("read only"); }
-  oci::Descriptor put_manifest(ByteView, std::string_view, std::string_view) override {
-    throw Unsupported("read only");
-  }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override {
-    return all_.referrers(subject, artifact_type);
+    real_->read_blob(blob, range, sink);
   }
 
   std::set<Digest> wait_for_;
   std::size_t reads_ = 0;
 
  private:
-  test::ArtifactRepository& all_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::set<Digest> asked_;
@@ -68,7 +59,7 @@ class EarlyBlobsTest : public test::IndexedImageFixture {
   }
 
   ImageIndexBlobs blobs_;
-  std::shared_ptr<SlowRepository> slow_ = std::make_shared<SlowRepository>(*repository_);
+  std::shared_ptr<SlowRepository> slow_ = std::make_shared<SlowRepository>(repository_);
 };
 
 TEST_F(EarlyBlobsTest, TheFirstLoadIsFetchedWhileTheManifestIs) {

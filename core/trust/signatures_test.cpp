@@ -10,6 +10,7 @@
 #include "core/trust/bundle.h"
 #include "core/trust/private_key.h"
 #include "core/trust/simple_signing.h"
+#include "testing/forwarding_repository.h"
 #include "testing/temp_dir.h"
 
 namespace varve::trust {
@@ -222,27 +223,10 @@ TEST(BundleTest, RefusesOtherContentAndOtherVersions) {
 }
 
 // A folder that plays a registry's repository.
-class Registry final : public oci::Repository {
+class Registry final : public test::ForwardingRepository {
  public:
-  explicit Registry(std::shared_ptr<oci::Repository> folder) : folder_(std::move(folder)) {}
+  using ForwardingRepository::ForwardingRepository;
   std::string name() const override { return "registry.example/app"; }
-  oci::Document manifest(std::string_view selector) override { return folder_->manifest(selector); }
-  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
-    folder_->read_blob(blob, range, sink);
-  }
-  bool has_blob(const oci::Descriptor& blob) override { return folder_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
-    folder_->put_blob(blob, content);
-  }
-  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override {
-    return folder_->put_manifest(json, type, tag);
-  }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override {
-    return folder_->referrers(subject, type);
-  }
-
- private:
-  std::shared_ptr<oci::Repository> folder_;
 };
 
 TEST(BundleTest, IsFoundBesideWhatItSignsWhateverTypeItIsListedUnder) {

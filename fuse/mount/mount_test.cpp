@@ -6,9 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,55 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-test::Seen seen_at(const fs::path& path) {
-  struct ::stat status {};
-  if (::lstat(path.c_str(), &status) != 0) fail_errno("look at {}", path.string());
-  test::Seen seen;
-  seen.info.mode = status.st_mode & 07777;
-  seen.info.nlink = static_cast<std::uint32_t>(status.st_nlink);
-  seen.info.uid = status.st_uid;
-  seen.info.gid = status.st_gid;
-  seen.info.mtime_seconds = status.st_mtim.tv_sec;
-  seen.info.mtime_nanoseconds = static_cast<std::uint32_t>(status.st_mtim.tv_nsec);
-  switch (status.st_mode & S_IFMT) {
-    case S_IFDIR:
-      seen.info.type = FileType::kDirectory;
-      break;
-    case S_IFCHR:
-      seen.info.type = FileType::kCharDevice;
-      break;
-    case S_IFBLK:
-      seen.info.type = FileType::kBlockDevice;
-      break;
-    case S_IFIFO:
-      seen.info.type = FileType::kFifo;
-      break;
-    case S_IFLNK:
-      seen.info.type = FileType::kSymlink;
-      break;
-    default:
-      seen.info.type = FileType::kRegular;
-  }
-  if (seen.info.type == FileType::kRegular || seen.info.type == FileType::kSymlink)
-    seen.info.size = static_cast<std::uint64_t>(status.st_size);
-  if (seen.info.type == FileType::kCharDevice || seen.info.type == FileType::kBlockDevice) {
-    seen.info.device_major = major(status.st_rdev);
-    seen.info.device_minor = minor(status.st_rdev);
-  }
-  if (seen.info.type == FileType::kSymlink) seen.target = fs::read_symlink(path).string();
-  std::vector<char> names(70'000);
-  const auto length = ::llistxattr(path.c_str(), names.data(), names.size());
-  if (length < 0 && errno != ENOTSUP && errno != ENOSYS) fail_errno("list attributes of {}", path.string());
-  for (const char* at = names.data(); at < names.data() + std::max<ssize_t>(length, 0); at += std::strlen(at) + 1) {
-    std::string value(70'000, '\0');
-    const auto size = ::lgetxattr(path.c_str(), at, value.data(), value.size());
-    if (size < 0) fail_errno("read attribute {} of {}", at, path.string());
-    value.resize(static_cast<std::size_t>(size));
-    seen.xattrs.emplace(at, value);
-  }
-  return seen;
-}
-
 // Visits everything below a folder with (the name below the root, a path that works): trees may be deeper than
 // PATH_MAX, so each folder is reached by its descriptor.
 void walk(const fs::path& dir, const std::string& prefix,
@@ -101,7 +50,7 @@ test::Listing listing_of_mount(const fs::path& dir) {
   std::map<std::string, ino_t> numbers;
   std::map<ino_t, std::string> first_names;
   const auto see = [&](const std::string& name, const fs::path& path) {
-    listing[name] = seen_at(path);
+    listing[name] = test::seen_at(path);
     struct ::stat status {};
     if (::lstat(path.c_str(), &status) != 0) fail_errno("look at {}", name);
     numbers[name] = status.st_ino;

@@ -18,8 +18,8 @@
 
 #include "core/base/files/file.h"
 #include "fuse/mount/user_ids.h"
-#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
+#include "tests/run/shared_root_test.h"
 #include "tests/run/tiny_root.h"
 
 namespace varve::test {
@@ -31,33 +31,20 @@ using ::testing::Not;
 
 constexpr int kCallersFd = 9;
 
-class SessionHoldTest : public ::testing::TestWithParam<Way> {
+class SessionHoldTest : public SharedRootTest<Way> {
  protected:
   static void SetUpTestSuite() {
-    if (::geteuid() != 0) return;
-    shared_ = new TempDir;
-    ::chmod(shared_->path().c_str(), 0755);
-    make_tiny_root(*shared_ / "root");
-  }
-  static void TearDownTestSuite() {
-    delete shared_;
-    shared_ = nullptr;
+    share([](const fs::path& shared) { make_tiny_root(shared / "root"); });
   }
   void SetUp() override {
     if (const auto why = why_skipped(GetParam()); !why.empty()) GTEST_SKIP() << why;
-    ::chmod(dir_.path().c_str(), 0755);
     for (const auto* name : {"state", "data", "elsewhere"}) fs::create_directories(dir_ / name);
     fs::copy(*shared_ / "root", lower(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
   fs::path lower() const { return dir_ / "lower"; }
 
   fuse::SessionRequest request(const std::string& script) const {
-    fuse::SessionRequest request;
-    request.root = dir_ / "state";
-    request.lower = lower();
-    request.options.command = {"sh", "-c", script};
-    request.runtime = GetParam().runtime;
-    return request;
+    return script_request(dir_ / "state", lower(), script, GetParam().runtime);
   }
   SessionProcess::Options options() const {
     return {.uid = GetParam().uid, .before = [] { ::dup2(::open("/etc", O_RDONLY), kCallersFd); }};
@@ -70,12 +57,7 @@ class SessionHoldTest : public ::testing::TestWithParam<Way> {
   fuse::Volume volume(const std::string& name, const std::string& destination, bool read_only = false) const {
     return {.source = dir_ / name, .destination = destination, .read_only = read_only};
   }
-
-  TempDir dir_;
-  static TempDir* shared_;
 };
-
-TempDir* SessionHoldTest::shared_ = nullptr;
 
 TEST_P(SessionHoldTest, AWorkingDirectoryBehindTheSessionsOwnMountsIsRefused) {
   fs::create_symlink("/proc/self/fd", lower() / "door");

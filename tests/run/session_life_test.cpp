@@ -23,8 +23,8 @@
 #include "fuse/session/signal_inbox.h"
 #include "fuse/session/supervisor.h"
 #include "fuse/session/user_namespace.h"
-#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
+#include "tests/run/shared_root_test.h"
 #include "tests/run/tiny_root.h"
 
 namespace varve::test {
@@ -44,24 +44,18 @@ fuse::ExecRequest exec_request(std::vector<std::string> command) {
   return request;
 }
 
-class SessionLifeTest : public ::testing::TestWithParam<Way> {
+class SessionLifeTest : public SharedRootTest<Way> {
  protected:
   static void SetUpTestSuite() {
-    if (::geteuid() != 0) return;
-    shared_ = new TempDir;
-    ::chmod(shared_->path().c_str(), 0755);
-    make_tiny_root(*shared_ / "lower0");
-    fs::create_directories(*shared_ / "lower0/var");
-    fs::create_symlink("var", *shared_ / "lower0/link");
-    copy_for_plain_user(shared_->path());
-  }
-  static void TearDownTestSuite() {
-    delete shared_;
-    shared_ = nullptr;
+    share([](const fs::path& shared) {
+      make_tiny_root(shared / "lower0");
+      fs::create_directories(shared / "lower0/var");
+      fs::create_symlink("var", shared / "lower0/link");
+      copy_for_plain_user(shared);
+    });
   }
   void SetUp() override {
     if (const auto why = why_skipped(GetParam()); !why.empty()) GTEST_SKIP() << why;
-    ::chmod(dir_.path().c_str(), 0755);
     for (const auto* name : {"root", "share"}) fs::create_directories(dir_ / name);
     ASSERT_EQ(::mkfifo((dir_ / "share/fifo").c_str(), 0666), 0);
     ::chmod((dir_ / "share/fifo").c_str(), 0666);
@@ -70,14 +64,10 @@ class SessionLifeTest : public ::testing::TestWithParam<Way> {
   }
 
   fuse::SessionRequest request(const std::string& script) const {
-    fuse::SessionRequest request;
-    request.root = dir_ / "root";
-    request.lower = *shared_ / ("lower" + std::to_string(GetParam().uid));
-    request.image = "oci:/image";
+    auto request = script_request(dir_ / "root", *shared_ / ("lower" + std::to_string(GetParam().uid)), script,
+                                  GetParam().runtime);
     request.name = "lab";
-    request.options.command = {"sh", "-c", script};
     request.options.volumes = {{.source = dir_ / "share", .destination = "/share", .read_only = false}};
-    request.runtime = GetParam().runtime;
     return request;
   }
   SessionProcess::Options options() const { return {.uid = GetParam().uid}; }
@@ -122,12 +112,8 @@ class SessionLifeTest : public ::testing::TestWithParam<Way> {
     }
   }
 
-  TempDir dir_;
   UniqueFd lines_;
-  static TempDir* shared_;
 };
-
-TempDir* SessionLifeTest::shared_ = nullptr;
 
 TEST_P(SessionLifeTest, StopAsksFirst) {
   SessionProcess process(dir_.path(), request(std::string("trap 'exit 9' TERM; ") + kUntilAsked), options());

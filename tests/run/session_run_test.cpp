@@ -20,8 +20,8 @@
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/session_store.h"
 #include "fuse/session/user_namespace.h"
-#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
+#include "tests/run/shared_root_test.h"
 #include "tests/run/tiny_root.h"
 
 namespace varve::test {
@@ -36,24 +36,18 @@ std::string name_of(const Way& way) { return way.runtime + (way.uid == 0 ? "_as_
 
 std::string text_of(const fs::path& file) { return std::string(as_text(read_file(file))); }
 
-class SessionRunTest : public ::testing::TestWithParam<Way> {
+class SessionRunTest : public SharedRootTest<Way> {
  protected:
   static void SetUpTestSuite() {
-    if (::geteuid() != 0) return;
-    shared_ = new TempDir;
-    ::chmod(shared_->path().c_str(), 0755);
-    make_tiny_root(*shared_ / "lower0");
-    std::ofstream(*shared_ / "lower0/etc/motd") << "of the image\n";
-    copy_for_plain_user(shared_->path());
-  }
-  static void TearDownTestSuite() {
-    delete shared_;
-    shared_ = nullptr;
+    share([](const fs::path& shared) {
+      make_tiny_root(shared / "lower0");
+      std::ofstream(shared / "lower0/etc/motd") << "of the image\n";
+      copy_for_plain_user(shared);
+    });
   }
 
   void SetUp() override {
     if (const auto why = why_skipped(GetParam()); !why.empty()) GTEST_SKIP() << why;
-    ::chmod(dir_.path().c_str(), 0755);
     fs::create_directories(dir_ / "root");
     fs::create_directories(dir_ / "share");
     ASSERT_EQ(::mkfifo((dir_ / "share/fifo").c_str(), 0666), 0);
@@ -64,14 +58,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
 
   // The command is a shell script; /share is a volume.
   fuse::SessionRequest request(const std::string& script) const {
-    fuse::SessionRequest request;
-    request.root = dir_ / "root";
-    request.lower = lower();
-    request.image = "oci:/image";
-    request.image_digest = "sha256:0";
-    request.options.command = {"sh", "-c", script};
+    auto request = script_request(dir_ / "root", lower(), script, GetParam().runtime);
     request.options.volumes = {{.source = dir_ / "share", .destination = "/share", .read_only = false}};
-    request.runtime = GetParam().runtime;
     return request;
   }
   SessionProcess::Options options() const { return {.uid = GetParam().uid}; }
@@ -106,13 +94,9 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     }
   }
 
-  TempDir dir_;
   UniqueFd lines_;
   std::vector<std::string> noted_ids_;
-  static TempDir* shared_;
 };
-
-TempDir* SessionRunTest::shared_ = nullptr;
 
 TEST_P(SessionRunTest, WithoutNetworkThereIsOnlyALoopback) {
   auto without = request(

@@ -14,8 +14,8 @@
 #include "core/base/files/file.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/session_store.h"
-#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
+#include "tests/run/shared_root_test.h"
 #include "tests/run/tiny_root.h"
 
 namespace varve::test {
@@ -32,28 +32,23 @@ struct stat status_of(const fs::path& path) {
   return status;
 }
 
-class SessionUsernsTest : public ::testing::TestWithParam<std::string> {
+class SessionUsernsTest : public SharedRootTest<std::string> {
  protected:
   static void SetUpTestSuite() {
-    if (::geteuid() != 0) return;
-    shared_ = new TempDir;
-    ::chmod(shared_->path().c_str(), 0755);
-    make_tiny_root(*shared_ / "lower");
-    fs::copy_file(*shared_ / "lower/bin/id", *shared_ / "lower/bin/setuid-id");
-    ::chmod((*shared_ / "lower/bin/setuid-id").c_str(), 04755);
-    std::ofstream(*shared_ / "lower/etc/of-nb") << "nb's\n";
-    ::lchown((*shared_ / "lower/etc/of-nb").c_str(), 1000, 100);
-  }
-  static void TearDownTestSuite() {
-    delete shared_;
-    shared_ = nullptr;
+    share([](const fs::path& shared) {
+      const auto lower = shared / "lower";
+      make_tiny_root(lower);
+      fs::copy_file(lower / "bin/id", lower / "bin/setuid-id");
+      ::chmod((lower / "bin/setuid-id").c_str(), 04755);
+      std::ofstream(lower / "etc/of-nb") << "nb's\n";
+      ::lchown((lower / "etc/of-nb").c_str(), 1000, 100);
+    });
   }
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "skipped: plain users' sessions have a user namespace anyway";
     if (!has_user_namespaces(0))
       GTEST_SKIP() << "skipped: there are no user namespaces here (a chroot, or a setting of the kernel)";
     if (GetParam() != "none" && fuse::find_program(GetParam()).empty()) GTEST_SKIP() << "skipped: no " << GetParam();
-    ::chmod(dir_.path().c_str(), 0755);
     fs::create_directories(dir_ / "root");
     fs::create_directories(dir_ / "share");
     ASSERT_EQ(::mkfifo((dir_ / "share/up").c_str(), 0600), 0);
@@ -64,14 +59,8 @@ class SessionUsernsTest : public ::testing::TestWithParam<std::string> {
 
   // The command is a shell script; /share is a volume that only root may enter.
   fuse::SessionRequest request(const std::string& script) const {
-    fuse::SessionRequest request;
-    request.root = dir_ / "root";
-    request.lower = *shared_ / "lower";
-    request.image = "oci:/image";
-    request.image_digest = "sha256:0";
-    request.options.command = {"sh", "-c", script};
+    auto request = script_request(dir_ / "root", *shared_ / "lower", script, GetParam());
     request.options.volumes = {{.source = dir_ / "share", .destination = "/share", .read_only = false}};
-    request.runtime = GetParam();
     request.ids = fuse::IdPool{.uids = {{.inside = 0, .outside = kFirst, .count = 2 * fuse::kOwnIds}},
                                .gids = {{.inside = 0, .outside = kFirst, .count = 2 * fuse::kOwnIds}}};
     return request;
@@ -80,12 +69,8 @@ class SessionUsernsTest : public ::testing::TestWithParam<std::string> {
   SessionOutcome run(const std::string& script) const { return run(request(script)); }
   fs::path upper() const { return fuse::SessionStore(dir_ / "root").list().front().folder.upper(); }
 
-  TempDir dir_;
   UniqueFd up_;
-  static TempDir* shared_;
 };
-
-TempDir* SessionUsernsTest::shared_ = nullptr;
 
 // The owners of the processes of this machine whose command line holds `word`.
 std::vector<uid_t> owners_of_processes(const std::string& word) {

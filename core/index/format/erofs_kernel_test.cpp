@@ -7,9 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,64 +60,6 @@ bool can_mount() {
   return mount_erofs(dir / "tree", {}).failure.empty();
 }
 
-std::map<std::string, std::string> xattrs_at(int directory, const std::string& name) {
-  const auto path = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
-  std::vector<char> names(70'000);
-  const auto length = ::llistxattr(path.c_str(), names.data(), names.size());
-  if (length < 0) fail_errno("list attributes of {}", name);
-  std::map<std::string, std::string> xattrs;
-  for (const char* at = names.data(); at < names.data() + length; at += std::strlen(at) + 1) {
-    std::string value(70'000, '\0');
-    const auto size = ::lgetxattr(path.c_str(), at, value.data(), value.size());
-    if (size < 0) fail_errno("read attribute {} of {}", at, name);
-    value.resize(std::size_t(size));
-    if (!xattrs.emplace(at, value).second) throw Error("an attribute listed twice");
-  }
-  return xattrs;
-}
-
-test::Seen seen_at(int directory, const std::string& name, const struct stat& status) {
-  test::Seen seen;
-  seen.info.mode = status.st_mode & 07777;
-  seen.info.nlink = std::uint32_t(status.st_nlink);
-  seen.info.uid = status.st_uid;
-  seen.info.gid = status.st_gid;
-  seen.info.mtime_seconds = status.st_mtim.tv_sec;
-  seen.info.mtime_nanoseconds = std::uint32_t(status.st_mtim.tv_nsec);
-  seen.info.size = std::uint64_t(status.st_size);
-  switch (status.st_mode & S_IFMT) {
-    case S_IFDIR:
-      seen.info.type = FileType::kDirectory;
-      seen.info.size = 0;
-      break;
-    case S_IFLNK: {
-      seen.info.type = FileType::kSymlink;
-      seen.target.resize(5000);
-      const auto length = ::readlinkat(directory, name.c_str(), seen.target.data(), seen.target.size());
-      if (length < 0) fail_errno("read symlink {}", name);
-      seen.target.resize(std::size_t(length));
-      break;
-    }
-    case S_IFCHR:
-      seen.info.type = FileType::kCharDevice;
-      break;
-    case S_IFBLK:
-      seen.info.type = FileType::kBlockDevice;
-      break;
-    case S_IFIFO:
-      seen.info.type = FileType::kFifo;
-      break;
-    default:
-      break;
-  }
-  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
-    seen.info.device_major = major(status.st_rdev);
-    seen.info.device_minor = minor(status.st_rdev);
-  }
-  seen.xattrs = xattrs_at(directory, name);
-  return seen;
-}
-
 // Walks with one descriptor at a time, by ".." upwards, so that any depth and any length of path can be reached.
 class KernelWalk {
  public:
@@ -139,7 +79,7 @@ class KernelWalk {
 
  private:
   void add(const std::string& path, const std::string& name, const struct stat& status) {
-    listing_[path] = seen_at(at_.get(), name, status);
+    listing_[path] = test::seen_at("/proc/self/fd/" + std::to_string(at_.get()) + "/" + name);
     names_[status.st_ino].push_back(path);
   }
 
