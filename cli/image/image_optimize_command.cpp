@@ -84,18 +84,9 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
     report = indexer::optimize_image(image, *destination.repository, destination.tag(), arguments.options,
                                      {progress, context.cancel});
   }
-  for (const auto& layer : report.layers) {
-    if (!layer.without_table.empty())
-      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
-                layer.digest.to_string(), layer.without_table);
-  }
-  if (context.global.json) {
-    auto document = to_json(report);
-    document["replaced"] = replaced_json(destination, report.image);
-    return context.print_json(document);
-  }
-  print_report(report, context.out);
-  context.out << moved_text(destination, report.image);
+  for (const auto& layer : report.layers) warn_without_table(layer.digest, layer.without_table);
+  show_written(context, destination, report.image, to_json(report),
+               [&](std::ostream& out) { print_report(report, out); });
 }
 
 }  // namespace

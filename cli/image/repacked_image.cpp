@@ -78,6 +78,22 @@ void print_report(const indexer::RepackReport& report, std::ostream& out) {
 
 }  // namespace
 
+void warn_without_table(const Digest& layer, const std::string& why) {
+  if (why.empty()) return;
+  log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
+            layer.to_string(), why);
+}
+
+void show_written(const Context& context, const Destination& destination, const Digest& image, nlohmann::json document,
+                  const std::function<void(std::ostream& out)>& print) {
+  if (context.global.json) {
+    document["replaced"] = replaced_json(destination, image);
+    return context.print_json(document);
+  }
+  print(context.out);
+  context.out << moved_text(destination, image);
+}
+
 std::string written_text(std::uint64_t new_bytes, std::uint64_t reused_bytes, std::uint64_t copied_bytes) {
   return fmt::format("{} written, {} reused{}", human_bytes(new_bytes), human_bytes(reused_bytes),
                      copied_bytes == 0 ? "" : fmt::format(", {} of it copied there", human_bytes(copied_bytes)));
@@ -143,18 +159,9 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments) {
                                    *destination.repository, destination.tag(), arguments.options,
                                    {progress, context.cancel});
   }
-  for (const auto& layer : report.layers) {
-    if (!layer.without_table.empty())
-      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
-                layer.digest.to_string(), layer.without_table);
-  }
-  if (context.global.json) {
-    auto document = to_json(report);
-    document["replaced"] = replaced_json(destination, report.image);
-    return context.print_json(document);
-  }
-  print_report(report, context.out);
-  context.out << moved_text(destination, report.image);
+  for (const auto& layer : report.layers) warn_without_table(layer.digest, layer.without_table);
+  show_written(context, destination, report.image, to_json(report),
+               [&](std::ostream& out) { print_report(report, out); });
 }
 
 }  // namespace varve::cli

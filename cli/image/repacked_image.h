@@ -1,10 +1,13 @@
 #pragma once
 // `image optimize --repack`: the parts put together.
 #include <cstdint>
+#include <functional>
+#include <ostream>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "cli/base/destination.h"
 #include "cli/command.h"
 #include "indexer/repack_image.h"
 
@@ -22,6 +25,12 @@ struct RepackArguments {
 // Packs an indexed image by what its files belong to and writes it, printing what was done.
 void repack_indexed_image(const Context& context, RepackArguments& arguments);
 
+// Warns of a layer that has no table of contents: `why` is WrittenLayer's, "" where it has one.
+void warn_without_table(const Digest& layer, const std::string& why);
+// What was written, as --json and as people see it: `document` and print() are of the image alone, here comes what its
+// tag named before.
+void show_written(const Context& context, const Destination& destination, const Digest& image, nlohmann::json document,
+                  const std::function<void(std::ostream& out)>& print);
 // "83.5 MB written, 249.5 MB reused, 86.2 MB of it copied there".
 std::string written_text(std::uint64_t new_bytes, std::uint64_t reused_bytes, std::uint64_t copied_bytes);
 // That of a repacked image, and whose times its files have.
