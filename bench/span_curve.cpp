@@ -43,7 +43,6 @@ Policy parse_policy(const std::string& text) {
   Policy policy;
   policy.text = text;
   const std::map<std::string, std::uint64_t*> fields{{"price", &policy.spans.span_price_bytes},
-                                                     {"plain", &policy.spans.plain_span_price_bytes},
                                                      {"max", &policy.spans.max_stream_bytes},
                                                      {"gap", &policy.spans.min_gap_bytes},
                                                      {"follower", &policy.spans.follower_stream_bytes},

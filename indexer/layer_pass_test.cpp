@@ -103,7 +103,7 @@ class LayerPassTest : public ::testing::Test {
 // Many spans, so that every kind of boundary is used.
 LayerPassOptions fine() {
   LayerPassOptions options;
-  options.policy = {.span_price_bytes = 100, .plain_span_price_bytes = 100, .max_stream_bytes = 256 * 1024};
+  options.policy = {.span_price_bytes = 100, .max_stream_bytes = 256 * 1024};
   return options;
 }
 

@@ -111,9 +111,8 @@ ReadWeight SpanPlanner::reads_between(const Place& begin, const Place& end) cons
 // is 1 - e^-q; q / (1 + q) rises alike and needs only integers, which are the same on every machine.
 std::uint64_t SpanPlanner::cost_of_span(const Place& begin, const Place& end) const {
   const auto bytes = end.start.compressed_offset - begin.start.compressed_offset + (begin.start.bits != 0 ? 1 : 0);
-  const auto price = begin.start.window_bytes != 0 ? policy_.span_price_bytes : policy_.plain_span_price_bytes;
   const auto reads = reads_between(begin, end);
-  return bytes * reads / (reads + kOne) + price;
+  return bytes * reads / (reads + kOne) + policy_.span_price_bytes;
 }
 
 void SpanPlanner::find_way(std::size_t to) {
