@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/index/format/erofs.h"
