@@ -22,7 +22,7 @@ struct ReadExpectations {
   std::uint64_t code_per_mib = 250;       // ELF: executable segments, if the library is loaded
   std::uint64_t constants_per_mib = 250;  // ELF: other read-only segments, if it is
   std::uint64_t bulk_per_mib = 300;       // ELF: the middle of long writable segments (device code)
-  std::uint64_t large_per_mib = 10;       // anything else of some size
+  std::uint64_t large_per_mib = 20;       // anything else of some size
   std::uint64_t large_head = 30;          // its first 64 KiB
 };
 

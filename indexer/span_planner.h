@@ -36,7 +36,7 @@ struct SpanStart {
 struct SpanPolicy {
   // What a span costs, in compressed bytes that are worth fetching to avoid it. The one knob between index size and
   // bytes fetched. Of gzip layers it buys windows, of others only digests and offsets.
-  std::uint64_t span_price_bytes = 12'000;
+  std::uint64_t span_price_bytes = 13'000;
   std::uint64_t max_stream_bytes = 1920 * 1024;  // unless no boundary is nearer
   // Boundaries nearer to the one before are not looked at.
   std::uint64_t min_gap_bytes = 16 * 1024;
