@@ -13,6 +13,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/files/file_attributes.h"
 
 namespace varve::test {
 namespace {
@@ -99,25 +100,7 @@ Seen seen_at(const std::filesystem::path& path) {
   seen.info.gid = status.st_gid;
   seen.info.mtime_seconds = status.st_mtim.tv_sec;
   seen.info.mtime_nanoseconds = std::uint32_t(status.st_mtim.tv_nsec);
-  switch (status.st_mode & S_IFMT) {
-    case S_IFDIR:
-      seen.info.type = FileType::kDirectory;
-      break;
-    case S_IFCHR:
-      seen.info.type = FileType::kCharDevice;
-      break;
-    case S_IFBLK:
-      seen.info.type = FileType::kBlockDevice;
-      break;
-    case S_IFIFO:
-      seen.info.type = FileType::kFifo;
-      break;
-    case S_IFLNK:
-      seen.info.type = FileType::kSymlink;
-      break;
-    default:
-      seen.info.type = FileType::kRegular;
-  }
+  seen.info.type = type_of_mode(status.st_mode).value();
   if (seen.info.type == FileType::kRegular || seen.info.type == FileType::kSymlink)
     seen.info.size = std::uint64_t(status.st_size);
   if (seen.info.type == FileType::kCharDevice || seen.info.type == FileType::kBlockDevice) {
