@@ -11,7 +11,10 @@ namespace varve::packages {
 namespace {
 
 constexpr std::uint64_t kMaxKeptFileBytes = 32u << 20;
-constexpr std::uint64_t kPlaceBytes = 256 * 1024;  // of the stream, between two places where both sides are compared
+// Both sides are compared at places at least so far apart in the stream; a distribution of small files has a few
+// hundred kilobytes in all. A repository hands on as much of a blob at once as it likes.
+constexpr std::uint64_t kPlaceBytes = 64 * 1024;
+constexpr std::size_t kFedBytes = 16 * 1024;  // compressed
 
 using Place = std::pair<std::uint32_t, std::uint32_t>;  // layer, entry
 
@@ -152,13 +155,17 @@ class StreamedImageSource final : public index::FileSource {
     ++fetched_.requests;
     image_.repository->read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) {
       work_.cancel.throw_if_cancelled();
-      decoder.feed(bytes);
-      compressed_bytes += bytes.size();
       fetched_.bytes += bytes.size();
       work_.progress.add(bytes.size());
-      if (shares != nullptr && decoder.stream_bytes() - last_place >= kPlaceBytes) {
-        last_place = decoder.stream_bytes();
-        shares->add(last_place, compressed_bytes);
+      while (!bytes.empty()) {
+        const auto fed = bytes.first(std::min(bytes.size(), kFedBytes));
+        bytes = bytes.subspan(fed.size());
+        decoder.feed(fed);
+        compressed_bytes += fed.size();
+        if (shares != nullptr && decoder.stream_bytes() - last_place >= kPlaceBytes) {
+          last_place = decoder.stream_bytes();
+          shares->add(last_place, compressed_bytes);
+        }
       }
     });
     if (compressed_bytes != blob.size)
