@@ -284,7 +284,7 @@ class Bench:
                     self.packed_runs({"without": self.indexed(), "with": copy}, label, code, rate_mbit, rtt_ms, limit, packed)
 
     def packed_runs(self, ways, label, code, rate_mbit, rtt_ms, limit, packed):
-        times, last, cpu = {way: [] for way in ways}, {}, {way: [] for way in ways}
+        times, last, cpu, memory = {way: [] for way in ways}, {}, {way: [] for way in ways}, {}
         for turn in range(self.options.rounds):
             for way, copy in in_turn(ways, turn):
                 with self.link(copy, rtt_ms, rate_mbit) as address, self.varve() as varve:
@@ -294,11 +294,12 @@ class Bench:
                         times[way].append(time.monotonic() - started)
                         last[way] = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
                         cpu[way].append(cpu_seconds(varve.daemon_pid()))
+                        memory[way] = memory_of(varve.daemon_pid())
         for way in ways:
             stats, fetched = last[way], last[way]["fetched_bytes"]
             busy = link_seconds(fetched, rate_mbit) / statistics.median(times[way])
             self.row(f"cold {label}, {rate_mbit} Mbit/s {rtt_ms} ms, {way} packs, s", spread(times[way]),
-                     f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests, link busy {busy:.0%}, daemon {statistics.median(cpu[way]):.2f} s of CPU",
+                     f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests, link busy {busy:.0%}, daemon {statistics.median(cpu[way]):.2f} s of CPU, {memory[way]} MiB",
                      f"{statistics.median(times[way]) / limit:.2f}x the limit")
 
     def measure_rivals(self):

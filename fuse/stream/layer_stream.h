@@ -130,7 +130,7 @@ struct StreamOptions {
   unsigned connections = 8;                      // range requests in flight over all layers
   std::uint64_t max_request_bytes = 4 << 20;     // compressed side, of one merged request
   std::uint64_t merge_gap_bytes = 64 << 10;      // spans nearer than this are fetched in one request
-  std::uint64_t max_in_flight_bytes = 64 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers
+  std::uint64_t max_in_flight_bytes = 32 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers
   std::uint64_t read_ahead_bytes = 8 << 20;      // stream side, most that is fetched ahead of a sequential reader
   std::chrono::milliseconds deadline{120'000};   // of one ensure() or read()
   bool read_next_when_idle =

@@ -36,20 +36,28 @@ ByteBudget::Hold::Hold(ByteBudget& budget, std::uint64_t bytes) : budget_(&budge
 }
 
 ByteBudget::Hold::Hold(Hold&& other) noexcept
-    : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), aside_(other.aside_) {}
 
 ByteBudget::Hold& ByteBudget::Hold::operator=(Hold&& other) noexcept {
   if (this == &other) return *this;
   release();
   budget_ = std::exchange(other.budget_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
+  aside_ = other.aside_;
   return *this;
 }
 
 void ByteBudget::Hold::release() {
   if (budget_ == nullptr) return;
-  budget_->used_.fetch_sub(bytes_, std::memory_order_acq_rel);
+  (aside_ ? budget_->aside_ : budget_->used_).fetch_sub(bytes_, std::memory_order_acq_rel);
   std::exchange(budget_, nullptr)->on_release_();
+}
+
+void ByteBudget::Hold::set_aside() {
+  if (budget_ == nullptr || std::exchange(aside_, true)) return;
+  budget_->aside_.fetch_add(bytes_, std::memory_order_acq_rel);
+  budget_->used_.fetch_sub(bytes_, std::memory_order_acq_rel);
+  budget_->on_release_();
 }
 
 RangeFetcher::RangeFetcher(const RangeFetcherOptions& options, Clock& clock)
@@ -264,14 +272,17 @@ RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
                             (origin.bulk_in_flight >= bulk_limit_ || link_is_full(origin, request.range.length));
   if (request.source->needs_no_budget()) return bulk_is_full ? MayStart::kNoConnection : MayStart::kYes;
   const auto used = budget_.used();
-  // Read-ahead leaves a quarter of the memory to readers. A piece larger than all of it may go alone.
-  const auto limit =
-      priority == Priority::kReader ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
+  // Read-ahead leaves a quarter of the memory to readers, and what is set aside counts for it, too. While nothing else
+  // is used it goes on, one request at a time: what is set aside may wait for that very request. So may a piece larger
+  // than all of the memory go alone.
+  const bool reads = priority == Priority::kReader;
+  const auto limit = reads ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
+  const auto in_memory = used + (reads ? 0 : budget_.set_aside());
   const bool others_fetch = std::any_of(origins_.begin(), origins_.end(), [&](const auto& entry) {
     return &entry.second != &origin && entry.second.requests() > 0;
   });
   const bool first_of_its_origin = priority == Priority::kReader && others_fetch && origin.requests() == 0;
-  if (used > 0 && used + request.range.length > limit && !first_of_its_origin) return MayStart::kNoMemory;
+  if (used > 0 && in_memory + request.range.length > limit && !first_of_its_origin) return MayStart::kNoMemory;
   if (bulk_is_full) return MayStart::kNoConnection;
   return priority != Priority::kBackground || background_may_start(origin) ? MayStart::kYes : MayStart::kNoConnection;
 }

@@ -39,17 +39,22 @@ class ByteBudget {
     Hold& operator=(Hold&& other) noexcept;
     ~Hold() { release(); }
     void release();
+    // For bytes that lie until something else has been fetched: that must not wait for them.
+    void set_aside();
 
    private:
     ByteBudget* budget_ = nullptr;
     std::uint64_t bytes_ = 0;
+    bool aside_ = false;
   };
 
   explicit ByteBudget(std::function<void()> on_release) : on_release_(std::move(on_release)) {}
-  std::uint64_t used() const { return used_.load(std::memory_order_acquire); }
+  std::uint64_t used() const { return used_.load(std::memory_order_acquire); }  // without what is set aside
+  std::uint64_t set_aside() const { return aside_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<std::uint64_t> used_ = 0;
+  std::atomic<std::uint64_t> aside_ = 0;
   std::function<void()> on_release_;
 };
 
@@ -81,7 +86,7 @@ struct RangeFetcherOptions {
   unsigned connections = 8;  // to one origin
   std::uint64_t max_request_bytes = 4 << 20;
   std::uint64_t merge_gap_bytes = 64 << 10;
-  std::uint64_t max_in_flight_bytes = 64 << 20;
+  std::uint64_t max_in_flight_bytes = 32 << 20;
   std::shared_ptr<StreamMetrics> metrics = nullptr;
 };
 

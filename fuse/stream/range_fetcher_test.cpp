@@ -43,6 +43,7 @@ class TestSource final : public PieceSource {
     EXPECT_EQ(fetched.bytes, to_bytes(ByteView(content_).subspan(piece * piece_bytes_, piece_bytes_)));
     const std::lock_guard lock(mutex_);
     order_.push_back(piece);
+    if (sets_aside) fetched.hold.set_aside();
     if (keep) kept_.push_back(std::move(fetched));
     changed_.notify_all();
   }
@@ -72,6 +73,7 @@ class TestSource final : public PieceSource {
 
   bool small = false;
   bool keep = false;  // what arrives goes on filling the budget
+  bool sets_aside = false;
 
  private:
   const Bytes content_;
@@ -316,6 +318,33 @@ TEST_F(RangeFetcherTest, MemoryInFlightIsBoundedAndOneLargePieceStillPasses) {
   want({40}, Priority::kReader);
   source_->wait_for(4);
   source_->drop_kept();
+}
+
+TEST_F(RangeFetcherTest, WhatIsSetAsideIsInTheWayOfReadAheadAlone) {
+  make({.connections = 4, .merge_gap_bytes = 0, .max_in_flight_bytes = 4 * kPiece});
+  source_->keep = source_->sets_aside = true;
+  want({10}, Priority::kReadAhead);
+  want({20}, Priority::kReadAhead);
+  want({30}, Priority::kReadAhead);
+  source_->wait_for(3);
+  EXPECT_EQ(fetcher_->budget().used(), 0u);
+  EXPECT_EQ(fetcher_->budget().set_aside(), 3 * kPiece);
+  blocker_->keep = true;
+  fetcher_->want(blocker_, 3, Priority::kReader);
+  blocker_->wait_for(1);
+  want({40}, Priority::kReadAhead);
+  std::size_t there = 3;
+  for (const std::size_t piece : {50, 60, 70}) {
+    want({piece}, Priority::kReader);
+    source_->wait_for(++there);
+  }
+  EXPECT_THAT(source_->order(), ElementsAre(10, 20, 30, 50, 60, 70));
+  // With nothing else in memory it goes on: what is set aside may wait for it.
+  blocker_->drop_kept();
+  source_->wait_for(7);
+  EXPECT_EQ(source_->order().back(), 40u);
+  source_->drop_kept();
+  EXPECT_EQ(fetcher_->budget().set_aside(), 0u);
 }
 
 // An origin that says nothing has all of its connections, its readers wait, and all of the memory is promised to it.

@@ -259,7 +259,7 @@ void SpanFetcher::decode_if_downloaded(Tasks::iterator task) {
   if (state.stage != Task::Stage::kFetching || !state.compressed || state.missing_blocks != 0) return;
   // What it waits for must not wait for the memory that it holds.
   if (state.needs_before)
-    state.compressed->hold.release();
+    state.compressed->hold.set_aside();
   else
     queue_to_decode(task);
 }
