@@ -266,22 +266,22 @@ std::optional<RangeFetcher::Request> RangeFetcher::choose_from(Ready Origin::*re
 
 RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   const auto priority = request.priority;
+  const bool reads = priority == Priority::kReader;
   const auto& origin = *request.origin;
   if (origin.requests() >= std::max(2u, options_.connections)) return MayStart::kNoConnection;
-  const bool bulk_is_full = priority != Priority::kReader &&
-                            (origin.bulk_in_flight >= bulk_limit_ || link_is_full(origin, request.range.length));
+  const bool bulk_is_full =
+      !reads && (origin.bulk_in_flight >= bulk_limit_ || link_is_full(origin, request.range.length));
   if (request.source->needs_no_budget()) return bulk_is_full ? MayStart::kNoConnection : MayStart::kYes;
   const auto used = budget_.used();
   // Read-ahead leaves a quarter of the memory to readers, and what is set aside counts for it, too. While nothing else
   // is used it goes on, one request at a time: what is set aside may wait for that very request. So may a piece larger
   // than all of the memory go alone.
-  const bool reads = priority == Priority::kReader;
   const auto limit = reads ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
   const auto in_memory = used + (reads ? 0 : budget_.set_aside());
   const bool others_fetch = std::any_of(origins_.begin(), origins_.end(), [&](const auto& entry) {
     return &entry.second != &origin && entry.second.requests() > 0;
   });
-  const bool first_of_its_origin = priority == Priority::kReader && others_fetch && origin.requests() == 0;
+  const bool first_of_its_origin = reads && others_fetch && origin.requests() == 0;
   if (used > 0 && in_memory + request.range.length > limit && !first_of_its_origin) return MayStart::kNoMemory;
   if (bulk_is_full) return MayStart::kNoConnection;
   return priority != Priority::kBackground || background_may_start(origin) ? MayStart::kYes : MayStart::kNoConnection;
