@@ -18,6 +18,7 @@
 #include "core/base/files/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/process/child_process.h"
+#include "core/base/process/inherited.h"
 #include "core/base/threads/guarded.h"
 #include "core/metrics/metrics_server.h"
 #include "core/oci/repository.h"
@@ -28,6 +29,7 @@ namespace varve::fuse {
 namespace {
 
 constexpr auto kEndPatience = std::chrono::seconds(10);  // for calls that hang in a registry when the daemon ends
+constexpr int kRoomForOpen = 4096;                       // with threads, more would come slowly
 constexpr int kLookMs = 1000;                            // whether nothing is used any more
 
 // Another daemon of this root, or of this run folder, holds it. Released when the process ends.
@@ -242,6 +244,7 @@ class Process {
 }  // namespace
 
 void run_daemon(DaemonProcessOptions options) {
+  make_room_for_open(kRoomForOpen);
   std::optional<Process> process;
   try {
     process.emplace(options);

@@ -40,4 +40,11 @@ void close_all_but(std::span<const int> keep) noexcept {
   }
 }
 
+void make_room_for_open(int count) noexcept {
+  const auto most = ::sysconf(_SC_OPEN_MAX);
+  if (most > 0) count = int(std::min<long>(count, most));
+  const int highest = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, count - 1);
+  if (highest >= 0) ::close(highest);
+}
+
 }  // namespace varve

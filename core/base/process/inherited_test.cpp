@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
+#include <string>
 
 namespace varve {
 namespace {
@@ -41,6 +43,25 @@ TEST(Inherited, TheNextProgramGetsOnlyTheKept) {
               ::execl("/bin/sh", "sh", "-c",
                       "test ! -e /proc/$$/fd/7 && test -e /proc/$$/fd/8 && test -e /proc/$$/fd/2", nullptr);
               return 101;
+            }),
+            0);
+}
+
+TEST(Inherited, ThereIsRoomForWhatIsGoingToBeOpen) {
+  EXPECT_EQ(status_of([] {
+              const auto room = [] {
+                std::ifstream status("/proc/self/status");
+                std::string word;
+                while (status >> word && word != "FDSize:") {
+                }
+                int count = 0;
+                status >> count;
+                return count;
+              };
+              if (room() >= 1000) return 1;
+              make_room_for_open(1000);
+              if (room() < 1000) return 2;
+              return ::fcntl(999, F_GETFD) < 0 ? 0 : 3;
             }),
             0);
 }
