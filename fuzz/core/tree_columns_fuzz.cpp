@@ -8,6 +8,7 @@
 #include "core/index/format/erofs.h"
 #include "core/index/format/internal/erofs_format.h"
 #include "core/index/format/tree_columns.h"
+#include "testing/collected_tree.h"
 
 namespace {
 
@@ -27,11 +28,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   auto columns = to_bytes(std::as_bytes(std::span(data + 2, size - 2)));
   const auto tree_bytes = (data[0] + 256 * std::uint64_t(data[1])) * kTreeBlockBytes;
-  Bytes tree;
+  test::CollectedTree collected;
+  auto& tree = collected.bytes;
   try {
-    const auto with_attributes =
-        decode_tree_columns(columns, tree_bytes, "input", [&](ByteView piece) { append(tree, piece); });
-    if (tree.size() != tree_bytes) std::abort();
+    const auto with_attributes = decode_tree_columns(columns, tree_bytes, "input", collected.sink());
+    if (tree.size() != tree_bytes || collected.written != tree_bytes) std::abort();
     if (tree.size() < erofs::kSuperOffset + erofs::kBlock) return 0;
     erofs::seal(tree);
     ErofsReader(tree, "input").check_rest(with_attributes);

@@ -335,7 +335,8 @@ void unpack_tree(std::string_view media_type, ByteView blob, std::uint64_t tree_
   }
   const auto columns = codec::decompress_zstd(blob, kMaxTreeColumnsBytes, what);
   const auto with_attributes =
-      decode_tree_columns(columns, tree_bytes, what, [&](ByteView piece) { file.write(piece); });
+      decode_tree_columns(columns, tree_bytes, what,
+                          [&](std::uint64_t offset, ByteView piece) { pwrite_all(file.fd(), offset, piece, what); });
   const auto tree = open();
   ErofsReader(tree.bytes(), std::string(what)).check_rest(with_attributes);
 }

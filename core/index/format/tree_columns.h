@@ -34,10 +34,13 @@ inline constexpr std::uint64_t kMaxTreeColumnsBytes = 256ull << 20;  // some ten
 // 2,000,000 directories, 16,000,000 inodes or 1,000,000 kinds, and Error for an image that another program made.
 Bytes encode_tree_columns(ByteView tree);
 
-// The image again, from front to back, in pieces of at most 128 KiB: it is never in memory. Returns the inodes with
+// Gets a piece of a tree, and where in it that begins. Two threads may call it at once, for different places.
+using TreeSink = std::function<void(std::uint64_t offset, ByteView piece)>;
+
+// The image again, every byte of it once, in pieces of at most 128 KiB: it is never in memory. Returns the inodes with
 // attributes, for ErofsReader::check_rest(): it and this find all that ErofsReader::check() finds, but for the UUID.
 // Throws CorruptData, also where the columns make no tree of exactly `tree_bytes`, and Unsupported as above.
 std::vector<Nid> decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
-                                     const std::function<void(ByteView piece)>& sink);
+                                     const TreeSink& sink);
 
 }  // namespace varve::index

@@ -1,13 +1,16 @@
-// Goes over the columns twice, first to find every place, then to write the image from front to back: where an inode
-// lies follows from the sizes of those before it, what an entry leads to from the order in which names are first met.
+// Goes over the columns twice, first to find every place, then to write the image: where an inode lies follows from the
+// sizes of those before it, what an entry leads to from the order in which names are first met. The second time one
+// thread writes directories and another all else, each from front to back: whoever mounts waits for the tree alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "core/base/byte_range.h"
 #include "core/base/errors.h"
 #include "core/base/files/file_attributes.h"
+#include "core/base/threads/parallel.h"
 #include "core/index/format/internal/byte_codec.h"
 #include "core/index/format/internal/erofs_format.h"
 #include "core/index/format/internal/tree_columns_parts.h"
@@ -24,15 +27,17 @@ constexpr std::size_t kPieceBytes = 128 << 10;
 constexpr std::size_t kMostDirectories = 2'000'000;
 constexpr std::size_t kMostInodes = 16'000'000;
 constexpr std::size_t kMostKinds = 1'000'000;
+constexpr std::uint64_t kSmallTreeBytes = 1 << 20;  // written before a thread has begun
 
-// A file from front to back, in pieces: zeros where nothing is put.
+// A part of a file from front to back, in pieces: zeros where nothing is put.
 class TreePieces {
  public:
-  explicit TreePieces(const std::function<void(ByteView piece)>& sink) : sink_(sink) {}
+  TreePieces(const TreeSink& sink, std::uint64_t begin, std::uint64_t end) : sink_(sink), begin_(begin), end_(end) {}
 
   // To be filled; at most kPieceBytes, behind all that was put before.
   std::byte* put(std::uint64_t position, std::uint64_t bytes) {
-    if (position < begin_ || bytes > piece_.size()) fail<Error>("a tree is written from front to back");
+    if (position < begin_ || bytes > piece_.size() || position + bytes > end_)
+      fail<Error>("a tree is written from front to back");
     if (position + bytes > begin_ + piece_.size()) skip_to(position);
     return piece_.data() + (position - begin_);
   }
@@ -43,48 +48,37 @@ class TreePieces {
       done += some.size();
     }
   }
-  void end(std::uint64_t position) { skip_to(position); }
+  void end() { skip_to(end_); }
 
  private:
   void skip_to(std::uint64_t position) {
     while (begin_ < position) {
       const auto bytes = std::min<std::uint64_t>(position - begin_, piece_.size());
-      sink_(ByteView(piece_).first(bytes));
+      sink_(begin_, ByteView(piece_).first(bytes));
       std::ranges::fill(piece_, std::byte(0));
       begin_ += bytes;
     }
   }
 
-  const std::function<void(ByteView piece)>& sink_;
+  const TreeSink& sink_;
   Bytes piece_ = Bytes(kPieceBytes);
-  std::uint64_t begin_ = 0;  // of the piece
+  std::uint64_t begin_;  // of the piece
+  const std::uint64_t end_;
 };
 
-class ColumnDecoder {
+// The first pass: what there is, and where it lies. Changes no more once it is made.
+class TreePlan {
  public:
-  ColumnDecoder(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
-                const std::function<void(ByteView piece)>& sink)
-      : what_(what), tree_bytes_(tree_bytes), pieces_(sink) {
+  TreePlan(ByteView columns, std::uint64_t tree_bytes, std::string_view what) : what_(what), tree_bytes_(tree_bytes) {
     read_head(columns);
-  }
-
-  // Returns the inodes with attributes.
-  std::vector<Nid> decode() {
     place_directories();
     place_others();
     place_blocks();
-    begin_columns();
-    pieces_.put(0, header_);
-    for (std::size_t i = 0; i < directories_.size(); ++i) write_directory(i);
-    for (std::size_t i = directories_.size(); i < places_.size(); ++i) write_other(i);
-    pieces_.put(shared_at_, readers_[kRaw].take(blocks_at_ - shared_at_));
-    write_blocks();
-    pieces_.end(tree_bytes_);
-    for (const auto column : {kTimes, kChunks, kRaw}) readers_[column].end();
-    return std::move(with_attributes_);
   }
 
  private:
+  friend class TreeWriter;
+
   struct KnownKind {
     InodeFields fields;
     FileType type = FileType::kRegular;
@@ -139,7 +133,7 @@ class ColumnDecoder {
     for (std::size_t i = 0; i < kColumns; ++i) columns_[i] = reader.take(lengths[i]);
     reader.end();
     if (kinds_.empty() || columns_[kNames].size() > kMaxTreeColumnsBytes) corrupt("no kinds, or too many names");
-    begin_columns();
+    for (const auto column : columns_) readers_.emplace_back(column, what_);
     read_links();
   }
 
@@ -180,11 +174,6 @@ class ColumnDecoder {
     if (layout == Layout::kChunkBased && (kind.union_value & ~std::uint32_t(kChunkBitsMask)) != kChunkIndexes)
       corrupt("unknown chunk format");
     kinds_.push_back({.fields = kind, .type = *type});
-  }
-
-  void begin_columns() {
-    readers_.clear();
-    for (const auto column : columns_) readers_.emplace_back(column, what_);
   }
 
   // In order of the names, and the inodes alone in order of these.
@@ -243,6 +232,8 @@ class ColumnDecoder {
       subdirectories_[entry] = number;
       const auto& kind = next_kind();
       if (kind.type != FileType::kDirectory) corrupt("no directory where one is named");
+      if (kind.fields.extended) read_time(readers_[kTimes], time_);
+      readers_[kRaw].take(kind.fields.xattr_bytes());
       Directory directory{.begin = position, .tail = position, .parent = parent};
       read_names(position, directory);
       directory.subdirectories = position.directories - directory.begin.directories;
@@ -258,6 +249,7 @@ class ColumnDecoder {
     if (position.text != columns_[kNames].size() || position.links != links_.size())
       corrupt("names or links that belong to no directory");
     others_ = position.others - position.links;
+    others_at_ = at_;
   }
 
   // Of one directory: fills blocks as the writer does.
@@ -332,12 +324,14 @@ class ColumnDecoder {
         if (chunks > tree_bytes_ / kChunkIndexBytes) corrupt("inodes run over the end of the tree");
         tail = chunks * kChunkIndexBytes;
       } else if (kind.type == FileType::kSymlink) {
-        const auto size = next_target().size();
+        const auto target = next_target(readers_[kTargets]);
+        const auto size = target.size();
         if (kind.fields.layout == Layout::kFlatInline) {
           if (size >= kBlock) corrupt("a symlink that is too long to lie with its inode");
           tail = size;
         } else {
           symlink_blocks_ += blocks_of(size);
+          long_targets_.push_back(target);
         }
       }
       place(kind, tail);
@@ -348,8 +342,7 @@ class ColumnDecoder {
       corrupt("another number of inodes than it says");
   }
 
-  std::string_view next_target() {
-    auto& reader = readers_[kTargets];
+  std::string_view next_target(ByteReader& reader) const {
     const auto rest = as_text(columns_[kTargets].subspan(reader.offset()));
     const auto length = rest.find('\0');
     if (length == std::string_view::npos || length == 0 || length > kMaxSymlink)
@@ -363,61 +356,13 @@ class ColumnDecoder {
     for (const auto& directory : directories_) blocks += directory.whole_blocks;
     if (tree_bytes_ % kBlock != 0 || blocks > tree_bytes_ / kBlock) corrupt("more blocks than the tree has");
     blocks_at_ = tree_bytes_ - blocks * kBlock;
-    next_block_ = std::uint32_t(blocks_at_ / kBlock);
+    symlinks_block_ = std::uint32_t(blocks_at_ / kBlock);
     for (auto& directory : directories_) {
-      directory.first_block = directory.whole_blocks == 0 ? 0 : next_block_;
-      next_block_ += directory.whole_blocks;
+      directory.first_block = directory.whole_blocks == 0 ? 0 : symlinks_block_;
+      symlinks_block_ += directory.whole_blocks;
     }
     shared_at_ = load_le<std::uint32_t>(header_.data() + kSuperOffset + super::kXattrBlockAt) * std::uint64_t(kBlock);
     if (shared_at_ < at_ || shared_at_ > blocks_at_) corrupt("shared attributes outside their place");
-  }
-
-  // Here the second pass begins.
-
-  // Returns where it ends, with its attributes.
-  std::uint64_t write_inode(std::size_t inode, InodeFields& fields) {
-    if (fields.extended) {
-      time_ = std::int64_t(std::uint64_t(time_) + std::uint64_t(unzigzag(readers_[kTimes].varint())));
-      fields.mtime_seconds = time_;
-      fields.mtime_nanoseconds = std::uint32_t(readers_[kTimes].varint_up_to(999'999'999, "too many nanoseconds"));
-    }
-    const auto position = places_[inode].slot * kSlot;
-    store_inode(pieces_.put(position, inode_bytes(fields.format())), fields);
-    const auto end = position + fields.header_bytes();
-    if (fields.xattr_count != 0) {
-      pieces_.put(end - fields.xattr_bytes(), readers_[kRaw].take(fields.xattr_bytes()));
-      with_attributes_.push_back(places_[inode].slot);
-    }
-    return end;
-  }
-
-  void write_directory(std::size_t number) {
-    const auto& directory = directories_[number];
-    auto fields = kinds_[places_[number].kind].fields;
-    fields.nlink = directory.subdirectories + 2;
-    fields.size = directory.blocks * kBlock + directory.last;
-    fields.union_value = directory.first_block;
-    const auto end = write_inode(number, fields);
-    auto tail = directory.tail;
-    if (fields.layout == Layout::kFlatInline) write_entries(number, tail, end);
-  }
-
-  // As many as one block holds, which begins there.
-  void write_entries(std::size_t number, Position& position, std::uint64_t begin) {
-    const auto& directory = directories_[number];
-    std::size_t used = 0;
-    auto end = position.name;
-    for (; end < directory.end && used + kDirentBytes + lengths_[end] <= kBlock; ++end)
-      used += kDirentBytes + lengths_[end];
-    auto* const block = pieces_.put(begin, used);
-    auto name_at = (end - position.name) * kDirentBytes;
-    for (auto* entry = block; position.name < end; entry += kDirentBytes, pass(position)) {
-      const auto& to = places_[inode_at(number, position)];
-      const auto name = this->name_at(position);
-      store_entry(entry, to.slot, std::uint16_t(name_at), kinds_[to.kind].type);
-      std::memcpy(block + name_at, name.data(), name.size());
-      name_at += name.size();
-    }
   }
 
   std::size_t inode_at(std::size_t directory, const Position& position) const {
@@ -429,24 +374,135 @@ class ColumnDecoder {
            (is_link_at(position) ? links_[position.links].inode : position.others - position.links);
   }
 
+  static std::uint32_t read_time(ByteReader& reader, std::int64_t& seconds) {
+    seconds = std::int64_t(std::uint64_t(seconds) + std::uint64_t(unzigzag(reader.varint())));
+    return std::uint32_t(reader.varint_up_to(999'999'999, "too many nanoseconds"));
+  }
+
+  const std::string what_;
+  const std::uint64_t tree_bytes_;
+  ByteView header_;
+  std::array<ByteView, kColumns> columns_;
+  std::vector<ByteReader>
+      readers_;  // of the columns: in the end, of times and raw, at the first that is no directory's
+  std::vector<KnownKind> kinds_;
+  std::vector<Link> links_;
+  std::vector<std::uint32_t> linked_;          // their inodes, ascending
+  std::vector<std::uint32_t> device_blocks_;   // of the extra devices
+  std::vector<std::uint8_t> lengths_;          // of all names
+  std::vector<std::uint32_t> subdirectories_;  // the directories that names lead to, in order of the names
+  std::vector<Directory> directories_;
+  std::vector<Place> places_;  // of directories, then of all others
+  std::vector<std::string_view> long_targets_;
+  std::size_t kinds_met_ = 0;
+  std::uint64_t others_ = 0;
+  std::uint64_t at_ = 0;
+  std::uint64_t others_at_ = 0;  // behind the directories
+  std::uint64_t symlink_blocks_ = 0;
+  std::uint64_t blocks_at_ = 0;
+  std::uint64_t shared_at_ = 0;
+  std::uint32_t symlinks_block_ = 0;  // the first
+  std::int64_t time_ = 0;             // of the last directory that has one
+};
+
+// The second pass, over directories or over all else.
+class TreeWriter {
+ public:
+  TreeWriter(const TreePlan& plan, const TreeSink& sink) : plan_(plan), sink_(sink) {}
+
+  // Both return the inodes with attributes.
+  std::vector<Nid> write_directories() {
+    for (const auto column : plan_.columns_) readers_.emplace_back(column, plan_.what_);
+    begin_part(0, plan_.others_at_);
+    pieces_->put(0, plan_.header_);
+    for (std::size_t i = 0; i < plan_.directories_.size(); ++i) write_directory(i);
+    begin_part(plan_.blocks_at_, plan_.tree_bytes_);
+    write_blocks();
+    pieces_->end();
+    return std::move(with_attributes_);
+  }
+  std::vector<Nid> write_others() {
+    readers_ = plan_.readers_;
+    for (const auto column : {kSizes, kTargets}) readers_[column] = ByteReader(plan_.columns_[column], plan_.what_);
+    time_ = plan_.time_;
+    next_block_ = plan_.symlinks_block_;
+    begin_part(plan_.others_at_, plan_.blocks_at_);
+    for (std::size_t i = plan_.directories_.size(); i < plan_.places_.size(); ++i) write_other(i);
+    pieces_->put(plan_.shared_at_, readers_[kRaw].take(plan_.blocks_at_ - plan_.shared_at_));
+    pieces_->end();
+    for (const auto column : {kTimes, kChunks, kRaw}) readers_[column].end();
+    return std::move(with_attributes_);
+  }
+
+ private:
+  // The part before it ends here.
+  void begin_part(std::uint64_t begin, std::uint64_t end) {
+    if (pieces_) pieces_->end();
+    pieces_.emplace(sink_, begin, end);
+  }
+
+  // Returns where it ends, with its attributes.
+  std::uint64_t write_inode(std::size_t inode, InodeFields& fields) {
+    if (fields.extended) {
+      fields.mtime_nanoseconds = TreePlan::read_time(readers_[kTimes], time_);
+      fields.mtime_seconds = time_;
+    }
+    const auto position = plan_.places_[inode].slot * kSlot;
+    store_inode(pieces_->put(position, inode_bytes(fields.format())), fields);
+    const auto end = position + fields.header_bytes();
+    if (fields.xattr_count != 0) {
+      pieces_->put(end - fields.xattr_bytes(), readers_[kRaw].take(fields.xattr_bytes()));
+      with_attributes_.push_back(plan_.places_[inode].slot);
+    }
+    return end;
+  }
+
+  void write_directory(std::size_t number) {
+    const auto& directory = plan_.directories_[number];
+    auto fields = plan_.kinds_[plan_.places_[number].kind].fields;
+    fields.nlink = directory.subdirectories + 2;
+    fields.size = directory.blocks * kBlock + directory.last;
+    fields.union_value = directory.first_block;
+    const auto end = write_inode(number, fields);
+    auto tail = directory.tail;
+    if (fields.layout == Layout::kFlatInline) write_entries(number, tail, end);
+  }
+
+  // As many as one block holds, which begins there.
+  void write_entries(std::size_t number, TreePlan::Position& position, std::uint64_t begin) {
+    const auto& directory = plan_.directories_[number];
+    std::size_t used = 0;
+    auto end = position.name;
+    for (; end < directory.end && used + kDirentBytes + plan_.lengths_[end] <= kBlock; ++end)
+      used += kDirentBytes + plan_.lengths_[end];
+    auto* const block = pieces_->put(begin, used);
+    auto name_at = (end - position.name) * kDirentBytes;
+    for (auto* entry = block; position.name < end; entry += kDirentBytes, plan_.pass(position)) {
+      const auto& to = plan_.places_[plan_.inode_at(number, position)];
+      const auto name = plan_.name_at(position);
+      store_entry(entry, to.slot, std::uint16_t(name_at), plan_.kinds_[to.kind].type);
+      std::memcpy(block + name_at, name.data(), name.size());
+      name_at += name.size();
+    }
+  }
+
   void write_other(std::size_t inode) {
-    const auto& kind = kinds_[places_[inode].kind];
+    const auto& kind = plan_.kinds_[plan_.places_[inode].kind];
     auto fields = kind.fields;
     if (kind.type == FileType::kRegular) {
       fields.size = readers_[kSizes].varint();
       const auto end = write_inode(inode, fields);
       if (fields.layout == Layout::kChunkBased) write_chunks(fields, align_up(end, kChunkIndexBytes));
     } else if (kind.type == FileType::kSymlink) {
-      const auto target = next_target();
+      const auto target = plan_.next_target(readers_[kTargets]);
       fields.size = target.size();
       const bool is_inline = fields.layout == Layout::kFlatInline;
       if (!is_inline) {
         fields.union_value = next_block_;
         next_block_ += std::uint32_t(blocks_of(target.size()));
-        long_targets_.push_back(target);
       }
       const auto end = write_inode(inode, fields);
-      if (is_inline) pieces_.put(end, as_bytes(target));
+      if (is_inline) pieces_->put(end, as_bytes(target));
     } else {
       write_inode(inode, fields);
     }
@@ -461,61 +517,51 @@ class ColumnDecoder {
       const auto block = guesses_.guess(device) + std::uint32_t(distance);
       if (block != kNullBlock) {
         const auto bytes = std::min(fields.size - (i << bits), std::uint64_t(1) << bits);
-        if (device == 0 || device > device_blocks_.size()) corrupt("content on a device that is not there");
-        if (!ByteRange{block * kBlock, bytes}.fits_in(device_blocks_[device - 1] * kBlock))
-          corrupt("content outside its device");
+        if (device == 0 || device > plan_.device_blocks_.size()) plan_.corrupt("content on a device that is not there");
+        if (!ByteRange{block * kBlock, bytes}.fits_in(plan_.device_blocks_[device - 1] * kBlock))
+          plan_.corrupt("content outside its device");
         guesses_.note(device, block, bytes);
       }
-      store_chunk(pieces_.put(at, kChunkIndexBytes), {.device = device, .block = block});
+      store_chunk(pieces_->put(at, kChunkIndexBytes), {.device = device, .block = block});
     }
   }
 
   void write_blocks() {
-    auto at = blocks_at_;
-    for (std::size_t i = 0; i < directories_.size(); ++i) {
-      auto position = directories_[i].begin;
-      for (std::uint32_t block = 0; block < directories_[i].whole_blocks; ++block, at += kBlock)
+    auto at = plan_.blocks_at_;
+    for (std::size_t i = 0; i < plan_.directories_.size(); ++i) {
+      auto position = plan_.directories_[i].begin;
+      for (std::uint32_t block = 0; block < plan_.directories_[i].whole_blocks; ++block, at += kBlock)
         write_entries(i, position, at);
     }
-    for (const auto target : long_targets_) {
-      pieces_.put(at, as_bytes(target));
+    for (const auto target : plan_.long_targets_) {
+      pieces_->put(at, as_bytes(target));
       at += blocks_of(target.size()) * kBlock;
     }
   }
 
-  const std::string what_;
-  const std::uint64_t tree_bytes_;
-  TreePieces pieces_;
-  ByteView header_;
-  std::array<ByteView, kColumns> columns_;
-  std::vector<ByteReader> readers_;  // of the columns
-  std::vector<KnownKind> kinds_;
-  std::vector<Link> links_;
-  std::vector<std::uint32_t> linked_;          // their inodes, ascending
-  std::vector<std::uint32_t> device_blocks_;   // of the extra devices
-  std::vector<std::uint8_t> lengths_;          // of all names
-  std::vector<std::uint32_t> subdirectories_;  // the directories that names lead to, in order of the names
-  std::vector<Directory> directories_;
-  std::vector<Place> places_;  // of directories, then of all others
-  std::size_t kinds_met_ = 0;
-  std::uint64_t others_ = 0;
-  std::uint64_t at_ = 0;
-  std::uint64_t symlink_blocks_ = 0;
-  std::uint64_t blocks_at_ = 0;
-  std::uint64_t shared_at_ = 0;
-  std::uint32_t next_block_ = 0;
-  std::int64_t time_ = 0;
+  const TreePlan& plan_;
+  const TreeSink& sink_;
+  std::optional<TreePieces> pieces_;
+  std::vector<ByteReader> readers_;
   ChunkGuesses guesses_;
-  std::vector<std::string_view> long_targets_;
   std::vector<Nid> with_attributes_;
+  std::int64_t time_ = 0;
+  std::uint32_t next_block_ = 0;  // of a symlink
 };
 
 }  // namespace
 
 std::vector<Nid> decode_tree_columns(ByteView columns, std::uint64_t tree_bytes, std::string_view what,
-                                     const std::function<void(ByteView piece)>& sink) {
+                                     const TreeSink& sink) {
   if (tree_bytes > kMaxTreeBytes) fail<CorruptData>("{}: a tree of {} bytes", what, tree_bytes);
-  return ColumnDecoder(columns, tree_bytes, what, sink).decode();
+  const TreePlan plan(columns, tree_bytes, what);
+  std::array<std::vector<Nid>, 2> with_attributes;
+  parallel_for(2, tree_bytes < kSmallTreeBytes ? 1 : 2, CancelFlag(), [&](std::size_t part, const CancelFlag&) {
+    TreeWriter writer(plan, sink);
+    with_attributes[part] = part == 0 ? writer.write_directories() : writer.write_others();
+  });
+  with_attributes[0].insert(with_attributes[0].end(), with_attributes[1].begin(), with_attributes[1].end());
+  return std::move(with_attributes[0]);
 }
 
 }  // namespace varve::index

@@ -151,11 +151,10 @@ class ColumnEncoder {
 Bytes encode_tree_columns(ByteView tree) {
   auto columns = ColumnEncoder(tree).encode();
   if (columns.size() > kMaxTreeColumnsBytes) fail<Unsupported>("a tree with {} bytes of columns", columns.size());
-  std::uint64_t same = 0;
-  decode_tree_columns(columns, tree.size(), "the tree", [&](ByteView piece) {
-    if (piece.size() > tree.size() - same || !std::ranges::equal(piece, tree.subspan(same, piece.size())))
-      fail<Error>("a tree that is not as ours are, near byte {}", same);
-    same += piece.size();
+  decode_tree_columns(columns, tree.size(), "the tree", [&](std::uint64_t offset, ByteView piece) {
+    if (!ByteRange{offset, piece.size()}.fits_in(tree.size()) ||
+        !std::ranges::equal(piece, tree.subspan(offset, piece.size())))
+      fail<Error>("a tree that is not as ours are, near byte {}", offset);
   });
   return columns;
 }

@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "core/base/errors.h"
 #include "core/index/format/erofs.h"
 #include "core/index/format/internal/erofs_format.h"
+#include "testing/collected_tree.h"
 #include "testing/one_encoding.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
@@ -15,12 +14,11 @@ namespace varve::index {
 namespace {
 
 Bytes decoded(ByteView columns, std::uint64_t tree_bytes, std::size_t* largest = nullptr) {
-  Bytes tree;
-  decode_tree_columns(columns, tree_bytes, "columns", [&](ByteView piece) {
-    append(tree, piece);
-    if (largest != nullptr) *largest = std::max(*largest, piece.size());
-  });
-  return tree;
+  test::CollectedTree tree;
+  decode_tree_columns(columns, tree_bytes, "columns", tree.sink());
+  EXPECT_EQ(tree.written, tree.bytes.size()) << "some was written twice, or not at all";
+  if (largest != nullptr) *largest = tree.largest_piece;
+  return std::move(tree.bytes);
 }
 
 // A tree that is small enough for each of its bits to be tried, with something in each column.
@@ -51,6 +49,7 @@ TEST(TreeColumnsTest, GiveBackEveryByte) {
     std::size_t largest = 0;
     EXPECT_EQ(decoded(columns, image.bytes.size(), &largest), image.bytes);
     EXPECT_LT(columns.size(), image.bytes.size() / 2);
+    EXPECT_GT(image.bytes.size(), 1u << 20) << "one thread alone writes it";
     EXPECT_LT(largest, 256u << 10);
   }
 }
@@ -97,9 +96,9 @@ TEST(TreeColumnsTest, WhatIsAcceptedPassesTheWholeCheck) {
       auto changed = columns;
       changed[at] ^= std::byte(change);
       try {
-        Bytes tree;
-        const auto with_attributes =
-            decode_tree_columns(changed, image.bytes.size(), "changed", [&](ByteView piece) { append(tree, piece); });
+        test::CollectedTree collected;
+        const auto with_attributes = decode_tree_columns(changed, image.bytes.size(), "changed", collected.sink());
+        auto& tree = collected.bytes;
         erofs::seal(tree);
         const ErofsReader reader(tree, "changed");
         reader.check_rest(with_attributes);
