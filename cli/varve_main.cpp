@@ -24,15 +24,74 @@
 namespace varve::cli {
 namespace {
 
+struct Command {
+  std::string_view name;
+  AddCommand add;
+  bool speaks_of_all = false;  // looks at all others
+};
 // In the order of the help text. A command is added here and, with its file, in CMakeLists.txt.
-constexpr AddCommand kCommands[] = {
-    add_index_command,     add_inspect_command,     add_ls_command,         add_cat_command,     add_packages_command,
-    add_mount_command,     add_unmount_command,     add_status_command,     add_pull_command,    add_profile_command,
-    add_prewarm_command,   add_verify_command,      add_keygen_command,     add_sign_command,    add_trust_command,
-    add_daemon_command,    add_snapshotter_command, add_run_command,        add_session_command, add_image_command,
-    add_pin_command,       add_prune_command,       add_gc_command,         add_usage_command,   add_fleet_command,
-    add_gpu_check_command, add_images_command,      add_containerd_command, add_podman_command,  add_webhook_command,
-    add_config_command,    add_doctor_command,      add_help_commands,
+constexpr Command kCommands[] = {
+    {"index", add_index_command},
+    {"inspect", add_inspect_command},
+    {"ls", add_ls_command},
+    {"cat", add_cat_command},
+    {"packages", add_packages_command},
+    {"mount", add_mount_command},
+    {"unmount", add_unmount_command},
+    {"status", add_status_command},
+    {"pull", add_pull_command},
+    {"profile", add_profile_command},
+    {"prewarm", add_prewarm_command},
+    {"verify", add_verify_command},
+    {"keygen", add_keygen_command},
+    {"sign", add_sign_command},
+    {"trust", add_trust_command},
+    {"daemon", add_daemon_command},
+    {"snapshotter", add_snapshotter_command},
+    {"run", add_run_command},
+    {"session", add_session_command},
+    {"image", add_image_command},
+    {"pin", add_pin_command},
+    {"prune", add_prune_command},
+    {"gc", add_gc_command},
+    {"usage", add_usage_command},
+    {"fleet", add_fleet_command},
+    {"gpu-check", add_gpu_check_command},
+    {"images", add_images_command},
+    {"containerd", add_containerd_command},
+    {"podman", add_podman_command},
+    {"webhook", add_webhook_command},
+    {"config", add_config_command, true},
+    {"doctor", add_doctor_command, true},
+    {"help", add_help_commands, true},
+    {"man", add_help_commands, true},
+    {"completion", add_help_commands, true},
+};
+
+const CLI::App* find_subcommand(const CLI::App& app, const std::string& name) {
+  const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
+// The commands are added when somebody looks for them: all with their options take a third of a program's start.
+class Commands {
+ public:
+  Commands(CLI::App& app, Context& context) : app_(app), context_(context) {}
+
+  // The one of that name. All, if there is none, or if it looks at all others.
+  void add(std::string_view name) {
+    const auto found = std::ranges::find(kCommands, name, &Command::name);
+    if (found != std::end(kCommands) && !found->speaks_of_all) return add_one(*found);
+    for (const auto& command : kCommands) add_one(command);
+  }
+
+ private:
+  void add_one(const Command& command) {
+    if (find_subcommand(app_, std::string(command.name)) == nullptr) command.add(app_, context_);
+  }
+
+  CLI::App& app_;
+  Context& context_;
 };
 
 // Commands with the command line of another program, which must reach it untouched: all that stands after "--", or for
@@ -139,9 +198,13 @@ OptionWord read_option(const CLI::App& command, const std::string& word) {
   return {.known = true, .takes_next = false};
 }
 
-const CLI::App* find_subcommand(const CLI::App& app, const std::string& name) {
-  const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
-  return found.empty() ? nullptr : found.front();
+// The command that the words name; "" if they name none.
+std::string named_command(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (!is_option(words[i])) return words[i];
+    if (read_option(app, words[i]).takes_next) ++i;
+  }
+  return {};
 }
 
 // Whether all these words are options of the command and their values.
@@ -218,12 +281,13 @@ void settle_log(const GlobalOptions& global) {
 }
 
 // Runs the callback of the command that was named.
-int parse_and_run(CLI::App& app, Context& context, const std::vector<std::string>& words) {
+int parse_and_run(CLI::App& app, Commands& commands, Context& context, const std::vector<std::string>& words) {
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::Success& success) {                               // --help, --version
     return app.exit(success, context.out, context.err);
   } catch (const CLI::ParseError& error) {
+    commands.add("");  // it may be meant for another
     context.err << "varve: error: " << explain_usage(app, words, error) << '\n';
     return 2;
   }
@@ -252,14 +316,16 @@ int run_program(Context& context, int argc, const char* const* argv) {
     settle_log(context.global);
     settle_credential_providers(context.global);
   });
-  for (const auto add : kCommands) add(app, context);
-  const auto environment = process_environment();
-  for (const auto& file : config_files(environment)) apply_config_file(file, app, context.global);
-  apply_environment(environment, app, context.global);
-
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  Commands commands(app, context);
+  const auto add = [&](std::string_view name) { commands.add(name); };
+  add(named_command(app, words));
+  const auto environment = process_environment();
+  for (const auto& file : config_files(environment)) apply_config_file(file, app, context.global, add);
+  apply_environment(environment, app, context.global, add);
+
   context.tail = take_tail(app, words);
-  const int status = parse_and_run(app, context, words);
+  const int status = parse_and_run(app, commands, context, words);
   context.out.flush();
   if (!context.out) throw TemporaryError("write standard output: the result could not be written whole");
   return status;

@@ -202,7 +202,7 @@ std::vector<std::filesystem::path> config_files(const Environment& environment) 
   return files;
 }
 
-void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalOptions& global) {
+void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalOptions& global, const AddNamed& add) {
   const auto bytes = read_file_if_there(path, kMaxConfigFileBytes);
   if (!bytes) return;
   try {
@@ -216,17 +216,20 @@ void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalO
       file.apply_mirrors(root, *tables);
       root.table.erase(std::string(kMirrorTables));
     }
+    for (const auto& [key, value] : root.table)
+      if (value.kind == TomlValue::Kind::kTable) add(key);
     file.apply(app, root, "");
   } catch (const CorruptData& error) {
     throw UsageError(error.what());
   }
 }
 
-void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global) {
+void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global, const AddNamed& add) {
   for (const auto& setting : settings()) {
     if (setting.variable.empty()) continue;
     const auto value = environment(std::string(setting.variable));
     if (!value) continue;
+    if (const auto table = setting.key.find('.'); table != setting.key.npos) add(setting.key.substr(0, table));
     set_default(*option_of(app, setting.key), {*value}, std::string(setting.variable));
     global.set_by[std::string(setting.key)] = {.value = *value, .place = std::string(setting.variable)};
   }
