@@ -83,6 +83,8 @@ class TreePlan {
     InodeFields fields;
     FileType type = FileType::kRegular;
   };
+  // An inode that has its first name here, but for the link: that one had another before.
+  enum class LeadsTo : std::uint8_t { kDirectory, kItself, kParent, kLinked, kOther };
   // A name, and what was named before it.
   struct Position {
     std::uint32_t name = 0;         // in lengths_
@@ -273,10 +275,14 @@ class TreePlan {
       const auto name = rest.substr(0, length);
       if (name <= last) corrupt("names out of order");
       last = name;
-      const bool is_directory = names[position.text + length] == '/';
-      if (is_directory) subdirectories_.push_back(0);
-      if (is_dot(name)) dots += is_directory ? 3 : 1;
-      pass(position);
+      const auto to = leads_to(position);
+      if (to == LeadsTo::kDirectory) {
+        subdirectories_.push_back(0);
+        if (is_dot(name)) dots += 3;
+      } else if (to == LeadsTo::kItself || to == LeadsTo::kParent) {
+        ++dots;
+      }
+      pass(position, to);
     }
     if (dots != 2) corrupt("\".\" or \"..\" is missing, or leads elsewhere");
     if (names[position.text] != '\0') corrupt("a directory without a name");
@@ -287,20 +293,18 @@ class TreePlan {
   std::string_view name_at(const Position& position) const {
     return as_text(columns_[kNames].subspan(position.text, lengths_[position.name]));
   }
-  bool is_directory_at(const Position& position) const {
-    return columns_[kNames][position.text + lengths_[position.name]] == std::byte('/');
-  }
-  bool is_link_at(const Position& position) const {
-    return position.links < links_.size() && links_[position.links].other == position.others;
+  LeadsTo leads_to(const Position& position) const {
+    const auto name = name_at(position);
+    if (columns_[kNames][position.text + name.size()] == std::byte('/')) return LeadsTo::kDirectory;
+    if (is_dot(name)) return name.size() == 1 ? LeadsTo::kItself : LeadsTo::kParent;
+    const bool is_link = position.links < links_.size() && links_[position.links].other == position.others;
+    return is_link ? LeadsTo::kLinked : LeadsTo::kOther;
   }
   // To the next name.
-  void pass(Position& position) const {
-    if (is_directory_at(position)) {
-      ++position.directories;
-    } else if (!is_dot(name_at(position))) {
-      if (is_link_at(position)) ++position.links;
-      ++position.others;
-    }
+  void pass(Position& position, LeadsTo to) const {
+    position.directories += to == LeadsTo::kDirectory ? 1 : 0;
+    position.links += to == LeadsTo::kLinked ? 1 : 0;
+    position.others += to == LeadsTo::kLinked || to == LeadsTo::kOther ? 1 : 0;
     position.text += lengths_[position.name] + 1u;
     ++position.name;
   }
@@ -365,13 +369,20 @@ class TreePlan {
     if (shared_at_ < at_ || shared_at_ > blocks_at_) corrupt("shared attributes outside their place");
   }
 
-  std::size_t inode_at(std::size_t directory, const Position& position) const {
-    if (is_directory_at(position)) return subdirectories_[position.directories];
-    const auto name = name_at(position);
-    if (name == ".") return directory;
-    if (name == "..") return directories_[directory].parent;
-    return directories_.size() +
-           (is_link_at(position) ? links_[position.links].inode : position.others - position.links);
+  std::size_t inode_at(std::size_t directory, const Position& position, LeadsTo to) const {
+    switch (to) {
+      case LeadsTo::kDirectory:
+        return subdirectories_[position.directories];
+      case LeadsTo::kItself:
+        return directory;
+      case LeadsTo::kParent:
+        return directories_[directory].parent;
+      case LeadsTo::kLinked:
+        return directories_.size() + links_[position.links].inode;
+      case LeadsTo::kOther:
+        break;
+    }
+    return directories_.size() + position.others - position.links;
   }
 
   static std::uint32_t read_time(ByteReader& reader, std::int64_t& seconds) {
@@ -477,12 +488,14 @@ class TreeWriter {
       used += kDirentBytes + plan_.lengths_[end];
     auto* const block = pieces_->put(begin, used);
     auto name_at = (end - position.name) * kDirentBytes;
-    for (auto* entry = block; position.name < end; entry += kDirentBytes, plan_.pass(position)) {
-      const auto& to = plan_.places_[plan_.inode_at(number, position)];
+    for (auto* entry = block; position.name < end; entry += kDirentBytes) {
       const auto name = plan_.name_at(position);
-      store_entry(entry, to.slot, std::uint16_t(name_at), plan_.kinds_[to.kind].type);
+      const auto to = plan_.leads_to(position);
+      const auto& place = plan_.places_[plan_.inode_at(number, position, to)];
+      store_entry(entry, place.slot, std::uint16_t(name_at), plan_.kinds_[place.kind].type);
       std::memcpy(block + name_at, name.data(), name.size());
       name_at += name.size();
+      plan_.pass(position, to);
     }
   }
 

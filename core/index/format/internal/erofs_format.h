@@ -55,7 +55,9 @@ inline constexpr std::uint32_t kNullBlock = 0xFFFFFFFF;
 inline constexpr std::uint64_t kDirentBytes = 12;
 inline constexpr std::size_t kMaxName = 255;
 inline constexpr std::size_t kMaxSymlink = 4095;
-constexpr bool is_dot(std::string_view name) { return name == "." || name == ".."; }
+constexpr bool is_dot(std::string_view name) {
+  return (name.size() == 1 || name.size() == 2) && name.front() == '.' && name.back() == '.';
+}
 
 inline constexpr std::uint64_t kXattrHeaderBytes = 12;
 inline constexpr std::uint64_t kXattrEntryBytes = 4;
