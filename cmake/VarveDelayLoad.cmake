@@ -15,6 +15,7 @@ function(varve_stand_ins target file)
   add_library(${target} STATIC ${assembly})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(${target} PUBLIC varve::base)
+  target_link_options(${target} INTERFACE -Wl,--gc-sections)  # stand-ins that nothing calls
 endfunction()
 
 function(varve_delay_load name library target)
