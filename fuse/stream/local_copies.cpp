@@ -55,8 +55,9 @@ bool LocalCopies::copy(ByteRange stream_range) {
   bool copied = false;
   const auto [first, last] = units->contents_of(stream_range);
   for (auto unit = first; unit < last; ++unit) {
-    if (!units->is_unit(unit) || layer_.store.has_unit(unit) || layer_.store.is_readable(units->range(unit))) continue;
-    copied = copy_once(*units, unit, *from) || copied;
+    if (!units->is_unit(unit)) continue;
+    const bool is_here = layer_.store.has_unit(unit) || layer_.store.is_readable(units->range(unit));
+    copied = is_here || copy_once(*units, unit, *from) || copied;
   }
   return copied;
 }

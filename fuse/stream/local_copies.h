@@ -26,7 +26,8 @@ class LocalCopies {
   bool any() const { return any_.load(std::memory_order_acquire) && layer_.store.units() != nullptr; }
 
   // Copies what is found of the contents that touch the range and are missing; reads up to 1 MiB for each. True if
-  // something came. What is found and is not what it should be is dropped where it was.
+  // some of them are here now, whoever brought them since the caller looked. What is found and is not what it should be
+  // is dropped where it was.
   bool copy(ByteRange stream_range);
   // All content of the range is here, or was found without looking at its bytes: kHere to be copied, kKnown also
   // where only a source's entries have it, and nobody has read it there.
