@@ -323,17 +323,17 @@ TEST_F(RangeFetcherTest, MemoryInFlightIsBoundedAndOneLargePieceStillPasses) {
 TEST_F(RangeFetcherTest, WhatIsSetAsideIsInTheWayOfReadAheadAlone) {
   make({.connections = 4, .merge_gap_bytes = 0, .max_in_flight_bytes = 4 * kPiece});
   source_->keep = source_->sets_aside = true;
-  want({10}, Priority::kReadAhead);
-  want({20}, Priority::kReadAhead);
-  want({30}, Priority::kReadAhead);
-  source_->wait_for(3);
+  std::size_t there = 0;
+  for (const std::size_t piece : {10, 20, 30}) {
+    want({piece}, Priority::kReadAhead);
+    source_->wait_for(++there);
+  }
   EXPECT_EQ(fetcher_->budget().used(), 0u);
   EXPECT_EQ(fetcher_->budget().set_aside(), 3 * kPiece);
   blocker_->keep = true;
   fetcher_->want(blocker_, 3, Priority::kReader);
   blocker_->wait_for(1);
   want({40}, Priority::kReadAhead);
-  std::size_t there = 3;
   for (const std::size_t piece : {50, 60, 70}) {
     want({piece}, Priority::kReader);
     source_->wait_for(++there);
