@@ -32,9 +32,10 @@ constexpr std::uint64_t kSmallTreeBytes = 1 << 20;  // written before a thread h
 // A part of a file from front to back, in pieces: zeros where nothing is put.
 class TreePieces {
  public:
-  TreePieces(const TreeSink& sink, std::uint64_t begin, std::uint64_t end) : sink_(sink), begin_(begin), end_(end) {}
+  TreePieces(const TreeSink& sink, std::uint64_t begin, std::uint64_t end)
+      : sink_(sink), piece_(std::min<std::uint64_t>(kPieceBytes, end - begin)), begin_(begin), end_(end) {}
 
-  // To be filled; at most kPieceBytes, behind all that was put before.
+  // To be filled; at most a piece, behind all that was put before.
   std::byte* put(std::uint64_t position, std::uint64_t bytes) {
     if (position < begin_ || bytes > piece_.size() || position + bytes > end_)
       fail<Error>("a tree is written from front to back");
@@ -61,7 +62,7 @@ class TreePieces {
   }
 
   const TreeSink& sink_;
-  Bytes piece_ = Bytes(kPieceBytes);
+  Bytes piece_;
   std::uint64_t begin_;  // of the piece
   const std::uint64_t end_;
 };
