@@ -362,7 +362,7 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
     }
   }
   auto bytes = oci::read_whole_blob(source, blob, limit_bytes);
-  oci::put_bytes(*layout_, bytes, blob.media_type);
+  oci::put_bytes(*layout_, blob, bytes);
   return bytes;
 }
 
@@ -451,7 +451,7 @@ void fetch_first_load(LocalIndex& local, const LoadedIndex& index, const std::ve
                       EarlyBlobs* early) {
   parallel_for(wanted.size(), kBlobsAtOnce, CancelFlag(), [&](std::size_t i, const CancelFlag&) {
     if (const auto here = early == nullptr ? std::nullopt : early->take(wanted[i]))
-      oci::put_bytes(local.repository(), *here, wanted[i].media_type);
+      oci::put_bytes(local.repository(), wanted[i], *here);
     else
       local.blob(wanted[i], *index.source, limit_of(index.blobs, wanted[i]));
   });
@@ -570,7 +570,7 @@ LoadedIndex load_index_first(const LocalIndex& known, const oci::Image& image, C
   auto index =
       load_chosen(local, image, std::move(chosen.index), std::move(chosen.source), chosen.early.get(), meanwhile);
   if (!is_here) {
-    oci::put_bytes(local.repository(), document.bytes, document.descriptor.media_type);
+    oci::put_bytes(local.repository(), document.descriptor, document.bytes);
     local.origins().note_repository(document.descriptor.digest, index.source->name());
     // When everything it needs at first is here: from then on a mount works without the repository of the index.
     list_this_index(local, index);

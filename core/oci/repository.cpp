@@ -88,10 +88,14 @@ Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint6
   return content;
 }
 
-Descriptor put_bytes(Repository& repository, ByteView content, std::string_view media_type) {
-  auto blob = descriptor_of(content, media_type);
+void put_bytes(Repository& repository, const Descriptor& blob, ByteView content) {
   repository.put_blob(
       blob, [&](ByteRange range, const ByteSink& sink) { sink(content.subspan(range.offset, range.length)); });
+}
+
+Descriptor put_bytes(Repository& repository, ByteView content, std::string_view media_type) {
+  auto blob = descriptor_of(content, media_type);
+  put_bytes(repository, blob, content);
   return blob;
 }
 

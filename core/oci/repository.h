@@ -181,7 +181,8 @@ std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir, std:
 
 // Reads a whole blob into memory, digest checked. Throws Unsupported above `limit_bytes`.
 Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes);
-// Pushes a blob that is in memory.
+// Pushes a blob that is in memory; where its descriptor is known it need not be found again.
+void put_bytes(Repository& repository, const Descriptor& blob, ByteView content);
 Descriptor put_bytes(Repository& repository, ByteView content, std::string_view media_type);
 
 }  // namespace varve::oci

@@ -61,9 +61,8 @@ void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Imag
     auto& repository = local.repository();
     const auto& document = image.document;
     if (!repository.has_blob(image.manifest.config))
-      oci::put_bytes(repository, image.config_json, image.manifest.config.media_type);
-    if (!repository.has_blob(document.descriptor))
-      oci::put_bytes(repository, document.bytes, document.descriptor.media_type);
+      oci::put_bytes(repository, image.manifest.config, image.config_json);
+    if (!repository.has_blob(document.descriptor)) oci::put_bytes(repository, document.descriptor, document.bytes);
     // Whether it is listed is asked then: what was opened by that name before may be waiting, too.
     local.list_later(image.digest(), [tag = tag_of(spec), document](oci::Repository& here) {
       if (listed(here, tag) != document.descriptor.digest)
