@@ -35,6 +35,7 @@ def the_next_session_finds_it(work, source, mode):
         expect(status["mounts"] == [] and [(one["mode"], one["image"]) for one in status["idle"]] == [(mode, first["image"])] and 0 <= status["idle"][0]["idle_seconds"] < 60, f"{status}")
         expect("nobody uses it since" in varve.run("status", check=True).stdout.decode(), "and the text says so")
         expect(first["loaded_bytes"] > 0 and first["fetched_bytes"] > first["loaded_bytes"], f"{first}")
+        wait_for("what the first has read ahead", lambda: session(varve, source.reference, mode)[1]["fetched_bytes"] == 0)
         before = source.blobs_served
         for _ in range(2):
             _, again = session(varve, source.reference, mode)
@@ -162,7 +163,7 @@ def a_full_store_takes_it(work, source, mode):
         varve.stop_daemon()
         varve.config.write_text(varve.config.read_text() + "store-size = \"2MB\"\n")
         session(varve, source.reference, mode)
-        expect(idle(varve), "kept")
+        expect("it stays mounted" in (varve.root / "daemon.log").read_text(), "kept")
         wait_for("room", lambda: mount_lines(varve) == [], seconds=40, every=0.5)
         expect("the store is full" in (varve.root / "daemon.log").read_text(), "and the log says why")
 
