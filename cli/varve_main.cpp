@@ -14,6 +14,7 @@
 #include "cli/gpu/gpu_check_command.h"
 #include "cli/help_command.h"
 #include "cli/image/image_command.h"
+#include "cli/manual.h"
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
@@ -68,11 +69,6 @@ constexpr Command kCommands[] = {
     {"completion", add_help_commands, true},
 };
 
-const CLI::App* find_subcommand(const CLI::App& app, const std::string& name) {
-  const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
-  return found.empty() ? nullptr : found.front();
-}
-
 // The commands are added when somebody looks for them: all with their options take a third of a program's start.
 class Commands {
  public:
@@ -87,7 +83,7 @@ class Commands {
 
  private:
   void add_one(const Command& command) {
-    if (find_subcommand(app_, std::string(command.name)) == nullptr) command.add(app_, context_);
+    if (find_command(app_, {std::string(command.name)}) == nullptr) command.add(app_, context_);
   }
 
   CLI::App& app_;
@@ -238,7 +234,7 @@ std::vector<std::string> take_tail(const CLI::App& app, std::vector<std::string>
     if (is_option(words[i])) {
       has_subject = has_subject || words[i].substr(0, words[i].find('=')) == "--rootfs";
       if (read_option(*command, words[i]).takes_next) ++i;
-    } else if (const auto* sub = find_subcommand(*command, words[i]); sub != nullptr && taker == nullptr) {
+    } else if (const auto* sub = find_command(*command, {words[i]}); sub != nullptr && taker == nullptr) {
       command = sub;
       name += (name.empty() ? "" : " ") + words[i];
       const auto found = std::ranges::find(kTakesCommandLine, name, &TakesCommandLine::command);
@@ -322,7 +318,7 @@ int run_program(Context& context, int argc, const char* const* argv) {
   add(named_command(app, words));
   const auto environment = process_environment();
   for (const auto& file : config_files(environment)) apply_config_file(file, app, context.global, add);
-  apply_environment(environment, app, context.global, add);
+  apply_environment(environment, app, context.global);
 
   context.tail = take_tail(app, words);
   const int status = parse_and_run(app, commands, context, words);

@@ -224,12 +224,11 @@ void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalO
   }
 }
 
-void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global, const AddNamed& add) {
+void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global) {
   for (const auto& setting : settings()) {
     if (setting.variable.empty()) continue;
     const auto value = environment(std::string(setting.variable));
     if (!value) continue;
-    if (const auto table = setting.key.find('.'); table != setting.key.npos) add(setting.key.substr(0, table));
     set_default(*option_of(app, setting.key), {*value}, std::string(setting.variable));
     global.set_by[std::string(setting.key)] = {.value = *value, .place = std::string(setting.variable)};
   }

@@ -39,7 +39,8 @@ using AddNamed = std::function<void(std::string_view command)>;
 // UsageError naming file and line for a key that is no option, with the nearest, or a value it does not take.
 void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalOptions& global, const AddNamed& add);
 
-// The same for the variables that settings (settings.h) are read from.
-void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global, const AddNamed& add);
+// The same for the variables that settings (settings.h) are read from: all are of the program itself, none of a
+// command.
+void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global);
 
 }  // namespace varve::cli
