@@ -34,13 +34,21 @@ if(VARVE_FUZZ)
   add_custom_target(fuzzers)
 endif()
 
-# varve_add_library(NAME SOURCES a.cpp b.cpp PUBLIC lib... PRIVATE lib...): target varve_NAME, alias varve::NAME.
+# varve_only_waits(TARGET): nothing in it computes for long, so that it is optimized less, which takes half of the time.
+function(varve_only_waits target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# varve_add_library(NAME [WAITS] SOURCES a.cpp b.cpp PUBLIC lib... PRIVATE lib...): target varve_NAME, alias varve::NAME. WAITS: varve_only_waits().
 function(varve_add_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(varve_${name} STATIC ${ARG_SOURCES})
   add_library(varve::${name} ALIAS varve_${name})
   target_include_directories(varve_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(varve_${name} PUBLIC ${ARG_PUBLIC} PRIVATE varve::warnings ${ARG_PRIVATE})
+  if(ARG_WAITS)
+    varve_only_waits(varve_${name})
+  endif()
 endfunction()
 
 # varve_ships(TARGET): a program that packages have. The same sources give the same bytes, wherever they lie: a build id is a digest also of debugging information,
@@ -49,19 +57,11 @@ function(varve_ships target)
   target_link_options(${target} PRIVATE -Wl,--build-id=none)
 endfunction()
 
-# What only tests run is built fast: without optimization (but for what computes for long) and debugging information, which take a third of the time, and
-# by the linker that needs half of it.
+# What only tests run is built fast: without optimization (but for what computes for long), and by the linker that needs half of the time.
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold VARVE_HAS_GOLD)
 function(varve_is_test_code target computes)
-  if(VARVE_SANITIZE)
-    set(options -O1)
-  elseif(computes)
-    set(options -O1 -g0)
-  else()
-    set(options -O0 -g0)
-  endif()
-  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:${options}>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:$<IF:$<BOOL:${computes}>,-O1,-O0>>)
   if(VARVE_HAS_GOLD AND NOT VARVE_SANITIZE)
     target_link_options(${target} PRIVATE -fuse-ld=gold)
   endif()
