@@ -64,7 +64,7 @@ Daemon::Daemon(DaemonOptions options)
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
       kept_(std::make_shared<KeptConnections>(options_.descriptors)),
       stale_pages_(options_.paths.stale_pages_file()),
-      proofs_(local_),
+      proofs_(local_, [this] { return streams_->busy(); }),
       contents_(local_, opened_, *streams_, options_.paths.root),
       leases_([this](const fs::path& mount) { end_use_of_lease(mount); }) {
   fs::create_directories(options_.paths.images_dir());

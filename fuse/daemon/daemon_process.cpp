@@ -1,5 +1,6 @@
 #include "fuse/daemon/daemon_process.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -31,6 +32,9 @@ namespace {
 constexpr auto kEndPatience = std::chrono::seconds(10);  // for calls that hang in a registry when the daemon ends
 constexpr int kRoomForOpen = 4096;                       // with threads, more would come slowly
 constexpr int kLookMs = 1000;                            // whether nothing is used any more
+// glibc gives threads heaps of their own, eight for each processor. Each keeps what was freed in it, and what one
+// thread has fetched another frees when it is decoded: a pull held 113 MiB for 30 that it used.
+constexpr int kHeaps = 4;
 
 // Another daemon of this root, or of this run folder, holds it. Released when the process ends.
 UniqueFd take_lock(const std::filesystem::path& path) {
@@ -245,6 +249,7 @@ class Process {
 
 void run_daemon(DaemonProcessOptions options) {
   make_room_for_open(kRoomForOpen);
+  ::mallopt(M_ARENA_MAX, kHeaps);
   std::optional<Process> process;
   try {
     process.emplace(options);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/index/prove_index.h"
@@ -15,6 +16,7 @@ namespace varve::fuse {
 namespace {
 
 constexpr auto kLookEvery = std::chrono::seconds(5);
+constexpr double kLongestRestSeconds = 0.5;  // before it looks whether all are still busy
 // What was found damaged is read again when there was time to repair it.
 constexpr auto kLookAtDamagedEvery = std::chrono::minutes(10);
 
@@ -28,6 +30,10 @@ index::ReadStream reader_of(const std::shared_ptr<LayerStream>& stream,
                   fail<TemporaryError>("layer {} is not complete any more", stream->map().layer_digest.to_string());
               },
           .digest_of_span = [stream](std::size_t span) { return stream->bring_digest_of_span(span); }};
+}
+
+std::chrono::steady_clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 enum class Again : std::uint8_t { kNo, kYes };  // what was proved before, too
@@ -99,7 +105,8 @@ ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_t
   return proof;
 }
 
-LayerProofs::LayerProofs(std::shared_ptr<index::LocalIndex> local) : local_(std::move(local)) {}
+LayerProofs::LayerProofs(std::shared_ptr<index::LocalIndex> local, std::function<bool()> busy)
+    : local_(std::move(local)), busy_(std::move(busy)) {}
 
 LayerProofs::~LayerProofs() { stop(); }
 
@@ -151,12 +158,16 @@ void LayerProofs::look_at(const std::shared_ptr<ServedImage>& image, const std::
       image->note_looked_at_layers(complete);
       return;
     }
+    Stopwatch worked;
     const auto pace = [&](std::size_t more) {
       if (stop.stop_requested()) throw Cancelled("stopped");
       bytes += more;
-      const auto due = began + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                   std::chrono::duration<double>(double(bytes) / double(kBytesPerSecond)));
-      std::this_thread::sleep_until(due);
+      const auto rest = busy_() ? std::min(worked.seconds() * (kShareWhileBusy - 1), kLongestRestSeconds) : 0;
+      const auto due = std::max(began + duration_of(double(bytes) / double(kBytesPerSecond)),
+                                std::chrono::steady_clock::now() + duration_of(rest));
+      std::unique_lock lock(mutex_);
+      changed_.wait_until(lock, stop, due, [] { return false; });
+      worked = Stopwatch();
     };
     const auto proof = prove_paced(*image, *local_, true, Again::kNo, pace);
     image->note_proved_layers(std::size_t(

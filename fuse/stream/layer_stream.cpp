@@ -353,6 +353,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   }
 
   bool somebody_waits() const override { return engine_->fetcher.somebody_waits(); }
+  bool busy() const override { return engine_->fetcher.busy(); }
   std::vector<StoredLayer> stored_layers() const override {
     const auto folders = find_stored_layers(store_dir_);
     auto layers = folders;

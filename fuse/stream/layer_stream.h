@@ -179,6 +179,8 @@ class LayerStreams {
                                               std::shared_ptr<oci::Repository> index_repository) = 0;
   // A reader waits for what is fetched, or somebody fetches ahead of one.
   virtual bool somebody_waits() const = 0;
+  // Bytes of any layer are being fetched or decoded, for whomever.
+  virtual bool busy() const = 0;
   // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
   virtual std::uint64_t store_bytes() const = 0;
   // What the ways to the registries that were asked for bytes can do, by host; a registry's mirrors are part of it.

@@ -400,10 +400,17 @@ TEST_F(LayerStreamTest, AWholeLayerIsFilledInTheBackground) {
   const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(3'000'000)), kSpan);
   auto stream = serve(layer);
   Outcome outcome;
+  repository_->close_gate();
+  EXPECT_FALSE(streams_->busy());
   stream->ensure({.offset = 0, .length = layer.stream.size()}, Priority::kBackground, outcome.done());
+  EXPECT_TRUE(streams_->busy());
+  EXPECT_FALSE(streams_->somebody_waits());
+  repository_->open_gate();
   EXPECT_EQ(outcome.wait(), "");
   EXPECT_TRUE(stream->complete());
   EXPECT_EQ(outcome.calls(), 1);
+  while (stream->stats().fetching > 0) std::this_thread::yield();
+  EXPECT_FALSE(streams_->busy());
 }
 
 }  // namespace

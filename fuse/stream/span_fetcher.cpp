@@ -614,6 +614,11 @@ bool SpanFetcher::somebody_waits() {
   });
 }
 
+bool SpanFetcher::busy() {
+  const std::lock_guard lock(mutex_);
+  return !tasks_.empty();
+}
+
 void SpanFetcher::start_threads() {
   if (!threads_.empty()) return;
   const auto decoders = jobs_or_cores(options_.decode_threads);

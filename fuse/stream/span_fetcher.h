@@ -79,6 +79,7 @@ class SpanFetcher {
   Wait longest_wait(const FetchLayer& layer);
   // Of any layer: a reader waits, or what was wanted ahead of one.
   bool somebody_waits();
+  bool busy();  // a span is under way
   std::map<std::string, LinkSpeed> links() const { return ranges_.links(); }
 
   // Fails all who wait with Cancelled, then ends all threads.
