@@ -127,7 +127,7 @@ struct StoreLimitOptions {
 
 struct StreamOptions {
   unsigned decode_threads = 0;                   // 0 = one per core
-  unsigned connections = 8;                      // range requests in flight over all layers
+  unsigned connections = 8;                      // range requests in flight to one origin, over all layers
   std::uint64_t max_request_bytes = 4 << 20;     // compressed side, of one merged request
   std::uint64_t merge_gap_bytes = 64 << 10;      // spans nearer than this are fetched in one request
   std::uint64_t max_in_flight_bytes = 32 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers

@@ -60,7 +60,7 @@ void ByteBudget::Hold::set_aside() {
   budget_->on_release_();
 }
 
-RangeFetcher::RangeFetcher(const RangeFetcherOptions& options, Clock& clock)
+RangeFetcher::RangeFetcher(const StreamOptions& options, Clock& clock)
     : options_(options),
       bulk_limit_(std::max(2u, options.connections) - std::max(1u, options.connections / 4)),
       clock_(clock),

@@ -82,18 +82,10 @@ class PieceSource {
   virtual void on_failure(std::size_t piece, unsigned nth, std::exception_ptr error) noexcept = 0;
 };
 
-struct RangeFetcherOptions {
-  unsigned connections = 8;  // to one origin
-  std::uint64_t max_request_bytes = 4 << 20;
-  std::uint64_t merge_gap_bytes = 64 << 10;
-  std::uint64_t max_in_flight_bytes = 32 << 20;
-  std::shared_ptr<StreamMetrics> metrics = nullptr;
-};
-
 // Safe to use from any thread.
 class RangeFetcher {
  public:
-  RangeFetcher(const RangeFetcherOptions& options, Clock& clock);
+  RangeFetcher(const StreamOptions& options, Clock& clock);
   ~RangeFetcher();
 
   // Queues a piece; a piece that is queued already is promoted if this priority is higher. on_piece or on_failure
@@ -182,7 +174,7 @@ class RangeFetcher {
   void take_from_queue(Request& request);
   void run(Request request);
 
-  const RangeFetcherOptions options_;
+  const StreamOptions options_;
   // Requests to one origin that carry pieces nobody waits for: the rest of its connections is kept for readers.
   const unsigned bulk_limit_;
   Clock& clock_;

@@ -89,7 +89,7 @@ class TestSource final : public PieceSource {
 
 class RangeFetcherTest : public ::testing::Test {
  protected:
-  void make(RangeFetcherOptions options) { fetcher_ = std::make_unique<RangeFetcher>(options, Clock::system()); }
+  void make(StreamOptions options) { fetcher_ = std::make_unique<RangeFetcher>(options, Clock::system()); }
   void want(std::initializer_list<std::size_t> pieces, Priority priority) {
     for (const auto piece : pieces) fetcher_->want(source_, piece, priority);
   }
@@ -215,7 +215,7 @@ TEST_F(RangeFetcherTest, BackgroundTakesAsManyRequestsAsTheLinkHolds) {
     EXPECT_EQ(ranges().size() - before, expected);
     repository_->open_gate();
   };
-  const RangeFetcherOptions options{.connections = 8, .max_request_bytes = 100, .merge_gap_bytes = 0};
+  const StreamOptions options{.connections = 8, .max_request_bytes = 100, .merge_gap_bytes = 0};
   {
     RangeFetcher knows_nothing(options, clock);
     repository_->close_gate();
@@ -350,7 +350,7 @@ TEST_F(RangeFetcherTest, WhatIsSetAsideIsInTheWayOfReadAheadAlone) {
 // An origin that says nothing has all of its connections, its readers wait, and all of the memory is promised to it.
 class SilentOriginTest : public RangeFetcherTest {
  protected:
-  void fall_silent(const RangeFetcherOptions& options) {
+  void fall_silent(const StreamOptions& options) {
     make(options);
     silent_->close_gate();
     for (std::size_t piece = 0; piece < 100; piece += 10) fetcher_->want(silent_source_, piece, Priority::kReader);

@@ -72,14 +72,7 @@ class SpanFetcher::WindowPieces final : public PieceSource {
 };
 
 SpanFetcher::SpanFetcher(const StreamOptions& options, Clock& clock)
-    : options_(options),
-      clock_(clock),
-      ranges_({.connections = options.connections,
-               .max_request_bytes = options.max_request_bytes,
-               .merge_gap_bytes = options.merge_gap_bytes,
-               .max_in_flight_bytes = options.max_in_flight_bytes,
-               .metrics = options.metrics},
-              clock) {}
+    : options_(options), clock_(clock), ranges_(options, clock) {}
 
 SpanFetcher::~SpanFetcher() { stop(); }
 
