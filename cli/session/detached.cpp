@@ -11,6 +11,7 @@
 #include "cli/session/session_listing.h"
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/process/inherited.h"
 #include "fuse/session/session_store.h"
 #include "fuse/session/user_namespace.h"
 
@@ -19,9 +20,7 @@ namespace {
 
 void leave_terminal() {
   ::setsid();
-  const auto nothing = open_file("/dev/null", O_RDWR);
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO})
-    if (::dup2(nothing.get(), fd) < 0) fail_errno("leave the terminal");
+  if (!lead_nowhere(std::array{STDIN_FILENO, STDOUT_FILENO})) fail_errno("leave the terminal");
 }
 
 // The session runs: who waits learns its id, and what is to be said from now on goes where the session's words go.

@@ -12,6 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/process/inherited.h"
 #include "core/base/process/unix_socket.h"
 #include "fuse/control/control_protocol.h"
 
@@ -64,8 +65,7 @@ UniqueFd connect_daemon(const DaemonPaths& paths) {
 [[noreturn]] void become_daemon(const char* const* argv, int log_fd, int ready_fd) {
   ::setsid();
   if (::fork() != 0) ::_exit(0);  // init becomes the daemon's parent
-  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (::dup2(null, STDIN_FILENO) < 0 || ::dup2(log_fd, STDOUT_FILENO) < 0 || ::dup2(log_fd, STDERR_FILENO) < 0)
+  if (!lead_nowhere(std::array{STDIN_FILENO}) || ::dup2(log_fd, STDOUT_FILENO) < 0 || ::dup2(log_fd, STDERR_FILENO) < 0)
     ::_exit(1);
   if (::fcntl(ready_fd, F_SETFD, 0) != 0 || ::chdir("/") != 0) ::_exit(1);
   sigset_t none;

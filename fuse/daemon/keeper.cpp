@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <list>
 #include <map>
@@ -18,6 +19,7 @@
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/process/inherited.h"
 #include "fuse/daemon/keeper_protocol.h"
 
 namespace varve::fuse {
@@ -191,7 +193,6 @@ class Keeper {
     if (child_ && child_->came) start_at_ = Clock::now() + kLookAgain;  // it is dying, and still holds the root
     if (daemon_is_here() || child_) return;
     auto words = words_;
-    const UniqueFd null = open_file("/dev/null", O_RDWR);
     const UniqueFd log = open_file(options_.log_file, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (words.back() != "--background") words.emplace_back("--background");  // its terminal may be gone
     std::vector<char*> argv;
@@ -204,7 +205,7 @@ class Keeper {
       sigset_t none;
       ::sigemptyset(&none);
       ::sigprocmask(SIG_SETMASK, &none, nullptr);
-      if (::dup2(null.get(), STDIN_FILENO) >= 0 && ::dup2(log.get(), STDOUT_FILENO) >= 0 &&
+      if (lead_nowhere(std::array{STDIN_FILENO}) && ::dup2(log.get(), STDOUT_FILENO) >= 0 &&
           ::dup2(log.get(), STDERR_FILENO) >= 0)
         ::execv(argv[0], argv.data());
       ::_exit(127);

@@ -1,6 +1,5 @@
 #include "fuse/session/forked_process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -9,8 +8,8 @@
 #include <unistd.h>
 
 #include "core/base/errors.h"
-#include "core/base/files/file.h"
 #include "core/base/log.h"
+#include "core/base/process/inherited.h"
 #include "core/base/process/running_process.h"
 #include "core/base/text/safe_text.h"
 #include "fuse/session/runtimes/runtime.h"
@@ -74,9 +73,7 @@ std::optional<int> ForkedProcess::end(int signal, std::chrono::milliseconds limi
 
 void be_unheard() {
   ::setpgid(0, 0);
-  const auto nothing = open_file("/dev/null", O_RDWR);
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::dup2(nothing.get(), stream) < 0) fail_errno("leave the streams of the session");
+  if (!lead_nowhere(kStandardStreams)) fail_errno("leave the streams of the session");
 }
 
 bool collect_children(pid_t awaited, int& wait_status) noexcept {

@@ -150,7 +150,6 @@ void RelayedStreams::relay(int stream) {
   UniqueFd control(ends[0]);
   const UniqueFd told(ends[1]);
   UniqueFd own(::fcntl(stream, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  const auto nothing = open_file("/dev/null", O_RDWR);
   const bool is_input = stream == STDIN_FILENO;
   const auto& inner = is_input ? read_end : write_end;
   const auto& outer = is_input ? write_end : read_end;
@@ -160,7 +159,7 @@ void RelayedStreams::relay(int stream) {
   if (child < 0) fail_errno("start a process that hands on the session's standard stream {}", stream);
   if (child == 0) {
     ::signal(SIGPIPE, SIG_IGN);
-    for (const int one : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing.get(), one);
+    lead_nowhere(kStandardStreams);
     close_all_but(std::array{own.get(), outer.get(), told.get()});
     is_input ? copy_input(own.get(), outer.get(), told.get()) : copy_output(outer.get(), own.get(), told.get());
     ::_exit(0);

@@ -16,6 +16,7 @@
 #include "core/base/files/file.h"
 #include "core/base/log.h"
 #include "core/base/process/child_process.h"
+#include "core/base/process/inherited.h"
 #include "fuse/session/forked_process.h"
 #include "fuse/session/session_log.h"
 #include "fuse/session/signal_inbox.h"
@@ -113,8 +114,7 @@ class Output {
 
   // In the session's first process: its standard streams, and those of all that it starts.
   void become_standard_streams() const {
-    const auto nothing = open_file("/dev/null", O_RDONLY);
-    if (::dup2(nothing.get(), STDIN_FILENO) < 0 || ::dup2(write_end_.get(), STDOUT_FILENO) < 0 ||
+    if (!lead_nowhere(std::array{STDIN_FILENO}) || ::dup2(write_end_.get(), STDOUT_FILENO) < 0 ||
         ::dup2(write_end_.get(), STDERR_FILENO) < 0)
       fail_errno("give the session its output");
   }

@@ -16,11 +16,12 @@
 #include <span>
 
 #include "core/base/errors.h"
-#include "core/base/files/file.h"
 #include "core/base/files/remove_tree.h"
 #include "core/base/files/scratch_file.h"
+#include "core/base/files/unique_fd.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
+#include "core/base/process/inherited.h"
 #include "fuse/session/executable.h"
 #include "fuse/session/forked_process.h"
 #include "fuse/session/own_streams.h"
@@ -384,13 +385,12 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
   spec.env = {"PATH=/"};
   spec.working_dir = "/";
   settle_targets(Rootfs::open(spec.rootfs), spec.mounts);
-  const auto null = open_file("/dev/null", O_RDWR);
   const SupervisorEvents silent{
       .ready = [](const std::string&) {}, .say = {}, .failed = {}, .told = {}, .unwatched = {}};
   std::string why_not;
   try {
     const auto process = runtime.start(spec, folder, [&] {
-      for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
+      lead_nowhere(kStandardStreams);
       inbox.restore_mask();
     });
     const auto attempt = AttemptLoop(runtime, inbox, lifeline, true, silent).run(process);

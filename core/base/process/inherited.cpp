@@ -40,6 +40,18 @@ void close_all_but(std::span<const int> keep) noexcept {
   }
 }
 
+bool lead_nowhere(std::span<const int> fds) noexcept {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return false;
+  bool all = true, is_one = false;
+  for (const int fd : fds) {
+    is_one = is_one || fd == null;  // which was closed
+    all = all && (fd == null ? ::fcntl(fd, F_SETFD, 0) : ::dup2(null, fd)) >= 0;
+  }
+  if (!is_one) ::close(null);
+  return all;
+}
+
 void make_room_for_open(int count) noexcept {
   const auto most = ::sysconf(_SC_OPEN_MAX);
   if (most > 0) count = int(std::min<long>(count, most));

@@ -47,6 +47,20 @@ TEST(Inherited, TheNextProgramGetsOnlyTheKept) {
             0);
 }
 
+TEST(Inherited, WhatLeadsNowhereIsOpenInTheNextProgram) {
+  for (const bool closed : {false, true})
+    EXPECT_EQ(status_of([&] {
+                if (closed) ::close(STDIN_FILENO);
+                const std::array fds = {STDIN_FILENO, 7};
+                if (!lead_nowhere(fds)) return 100;
+                ::execl("/bin/sh", "sh", "-c", "test /proc/$$/fd/0 -ef /dev/null && test /proc/$$/fd/7 -ef /dev/null",
+                        nullptr);
+                return 101;
+              }),
+              0)
+        << closed;
+}
+
 TEST(Inherited, ThereIsRoomForWhatIsGoingToBeOpen) {
   EXPECT_EQ(status_of([] {
               const auto room = [] {

@@ -60,8 +60,8 @@ void ImportTable::add(const NamedFile& file) {
   const auto& folder = file.folder;
   const auto name = file.name;
   const auto part = name_of(folder);
-  const bool is_root = part == "site-packages" || part == "dist-packages" || part == "lib-dynload" ||
-                       (name == "os.py" && part.starts_with("python3."));
+  const bool is_root =
+      holds_distributions(part) || part == "lib-dynload" || (name == "os.py" && part.starts_with("python3."));
   if (is_root && roots_.size() < kMaxRoots) roots_.insert(folder);
   if (!folder.ends_with(kCache) || tag_of(name).empty() || modules_.size() == kMaxModules) return;
   const bool is_fresh = folders_.empty() || folders_.back() != folder;

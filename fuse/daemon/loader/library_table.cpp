@@ -30,8 +30,7 @@ bool is_module(std::string_view name) {
 }
 
 bool is_in_package(std::string_view folder) {
-  const auto parts = split_words(folder, "/");
-  return std::ranges::any_of(parts, [](auto part) { return part == "site-packages" || part == "dist-packages"; });
+  return std::ranges::any_of(split_words(folder, "/"), holds_distributions);
 }
 
 std::string expanded(std::string_view folder, const std::string& origin) {

@@ -13,9 +13,7 @@ constexpr std::uint64_t kTold = UINT64_MAX;
 // What lies between two modules of a folder, as a tar's headers, is fetched with them.
 constexpr std::uint64_t kGapBytes = 8 << 10;
 
-bool holds_packages(std::string_view name) {
-  return name == "site-packages" || name == "dist-packages" || name.starts_with("python3.");
-}
+bool holds_packages(std::string_view name) { return holds_distributions(name) || name.starts_with("python3."); }
 
 // Of what is installed in one folder; empty if this is no description of a distribution.
 std::string entry_points_group(const std::string& folder) {

@@ -10,6 +10,9 @@
 
 namespace varve::fuse {
 
+// Of a folder: distributions are installed in such a one (site.py; "dist-packages" is Debian's).
+inline bool holds_distributions(std::string_view name) { return name == "site-packages" || name == "dist-packages"; }
+
 // Used by one thread, while the strings live.
 class NamedFile {
  public:
