@@ -32,6 +32,33 @@ std::vector<ByteRange> wanted_of(const PulledLayer& layer) {
   return wanted;
 }
 
+// Of what is wanted of one layer.
+struct SharePiece {
+  double end = 0;  // the share of it that ends with this piece
+  const std::shared_ptr<LayerStream>* stream = nullptr;
+  ByteRange range;
+};
+
+// Of every layer the same share at a time: what compresses well keeps the processors busy, what does not the link, and
+// often either has a layer of its own.
+std::vector<PulledRanges> side_by_side(const std::vector<PulledRanges>& wanted, std::uint64_t piece_bytes) {
+  std::vector<SharePiece> pieces;
+  for (const auto& layer : wanted) {
+    double total = 0, done = 0;
+    for (const auto& range : layer.ranges) total += double(range.length);
+    for (const auto& range : layer.ranges)
+      for (auto offset = range.offset; offset < range.end(); offset += piece_bytes) {
+        const auto bytes = std::min(piece_bytes, range.end() - offset);
+        done += double(bytes);
+        pieces.push_back({.end = done / total, .stream = &layer.stream, .range = {offset, bytes}});
+      }
+  }
+  std::ranges::stable_sort(pieces, {}, &SharePiece::end);
+  std::vector<PulledRanges> in_turn;
+  for (const auto& piece : pieces) in_turn.push_back({.stream = *piece.stream, .ranges = {piece.range}});
+  return in_turn;
+}
+
 // Wants pieces as the pace says.
 class PacedPull {
  public:
@@ -90,7 +117,7 @@ std::uint64_t fetched_bytes_of(const std::vector<std::shared_ptr<LayerStream>>& 
 void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace) {
   std::vector<PulledRanges> wanted;
   for (const auto& layer : layers) wanted.push_back({.stream = layer.stream, .ranges = wanted_of(layer)});
-  pull_ranges(wanted, work, pace);
+  pull_ranges(side_by_side(wanted, pace.piece_bytes), work, pace);
 }
 
 void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work, const PullPace& pace) {

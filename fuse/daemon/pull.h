@@ -33,7 +33,8 @@ struct PullPace {
   std::function<bool()> somebody_waits = {};
 };
 
-// Fetches all that is missing of the layers, behind readers, but for spans that lie wholly in what is left out. Returns
+// Fetches all that is missing of the layers, side by side and behind readers, but for spans that lie wholly in what is
+// left out. Returns
 // when all is here; throws Cancelled soon after it is cancelled, and the first error of a fetch. What was fetched until
 // then stays. Progress counts stream bytes of what is wanted, here already or not.
 void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace = {});

@@ -53,6 +53,31 @@ TEST_F(PullTest, LeavesOutTheSpansThatAreColdAllOver) {
   EXPECT_EQ(progress_.done_bytes(), progress_.expected_bytes());
 }
 
+TEST_F(PullTest, OfEveryLayerTheSameShareComesAtATime) {
+  write_file_atomically(dir_ / "small", {});
+  const auto small = std::make_shared<test::FakeLayerStream>(dir_ / "small", kLarge / 10);
+  for (const auto& stream : {stream_, small}) stream->hold();
+  std::jthread puller([&] { EXPECT_THROW(pull_layers({{stream_, {}}, {small, {}}}, work_), Cancelled); });
+  while (stream_->wishes() + small->wishes() < 8) std::this_thread::yield();
+  cancel_.cancel();
+  puller.join();
+  EXPECT_EQ(small->wishes(), 0u) << "its first piece is two fifths of it, eight of the other are less";
+  for (const auto& stream : {stream_, small}) stream->arrive();
+}
+
+TEST_F(PullTest, OfTheSameShareThatOfTheLowerLayerComesFirst) {
+  write_file_atomically(dir_ / "upper", {});
+  const auto upper = std::make_shared<test::FakeLayerStream>(dir_ / "upper", kLarge);
+  for (const auto& stream : {stream_, upper}) stream->hold();
+  std::jthread puller([&] { EXPECT_THROW(pull_layers({{stream_, {}}, {upper, {}}}, work_), Cancelled); });
+  while (stream_->wishes() + upper->wishes() < 8) std::this_thread::yield();
+  cancel_.cancel();
+  puller.join();
+  EXPECT_EQ(stream_->wishes(), 4u);
+  EXPECT_EQ(upper->wishes(), 4u);
+  for (const auto& stream : {stream_, upper}) stream->arrive();
+}
+
 TEST_F(PullTest, LeavesRoomForReadersByWantingLittleAtATime) {
   stream_->hold();
   std::jthread puller([&] { EXPECT_THROW(pull_layers({{stream_, {}}}, work_), Cancelled); });
