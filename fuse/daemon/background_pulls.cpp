@@ -48,7 +48,10 @@ void BackgroundPulls::start(const What& what, const Name& name, std::vector<Pull
 void BackgroundPulls::start_fill(const What& what, const Name& name, std::vector<PulledLayer> layers,
                                  std::function<bool()> somebody_waits) {
   start(what, name, std::move(layers), true,
-        {.piece_bytes = kFillPieceBytes, .max_pieces = kFillPieces, .somebody_waits = std::move(somebody_waits)});
+        {.piece_bytes = kFillPieceBytes,
+         .max_pieces = kFillPieces,
+         .side_by_side = false,
+         .somebody_waits = std::move(somebody_waits)});
 }
 
 void BackgroundPulls::start(const What& what, const Name& name, std::vector<PulledLayer> layers, bool fill,

@@ -13,7 +13,8 @@ namespace varve::fuse {
 namespace {
 
 constexpr auto kLookAgain = std::chrono::milliseconds(5);
-constexpr int kOthersShare = 4;  // of a fifth each
+constexpr int kOthersShare = 4;                   // of a fifth each
+constexpr std::uint64_t kTurnBytes = 8ull << 20;  // of one layer, before the next has its turn
 
 // All but the spans that may stay away; one that is cold only in part is wanted.
 std::vector<ByteRange> wanted_of(const PulledLayer& layer) {
@@ -32,31 +33,27 @@ std::vector<ByteRange> wanted_of(const PulledLayer& layer) {
   return wanted;
 }
 
-// Of what is wanted of one layer.
-struct SharePiece {
-  double end = 0;  // the share of it that ends with this piece
-  const std::shared_ptr<LayerStream>* stream = nullptr;
-  ByteRange range;
+struct Turn {
+  double share = 0;  // of what is wanted of its layer, that is here when this is
+  PulledRanges wanted;
 };
 
-// Of every layer the same share at a time: what compresses well keeps the processors busy, what does not the link, and
-// often either has a layer of its own.
-std::vector<PulledRanges> side_by_side(const std::vector<PulledRanges>& wanted, std::uint64_t piece_bytes) {
-  std::vector<SharePiece> pieces;
-  for (const auto& layer : wanted) {
+std::vector<PulledRanges> side_by_side(const std::vector<PulledRanges>& layers) {
+  std::vector<Turn> turns;
+  for (const auto& [stream, ranges] : layers) {
     double total = 0, done = 0;
-    for (const auto& range : layer.ranges) total += double(range.length);
-    for (const auto& range : layer.ranges)
-      for (auto offset = range.offset; offset < range.end(); offset += piece_bytes) {
-        const auto bytes = std::min(piece_bytes, range.end() - offset);
+    for (const auto& range : ranges) total += double(range.length);
+    for (const auto& range : ranges)
+      for (auto offset = range.offset; offset < range.end(); offset += kTurnBytes) {
+        const auto bytes = std::min(kTurnBytes, range.end() - offset);
         done += double(bytes);
-        pieces.push_back({.end = done / total, .stream = &layer.stream, .range = {offset, bytes}});
+        turns.push_back({.share = done / total, .wanted = {.stream = stream, .ranges = {{offset, bytes}}}});
       }
   }
-  std::ranges::stable_sort(pieces, {}, &SharePiece::end);
-  std::vector<PulledRanges> in_turn;
-  for (const auto& piece : pieces) in_turn.push_back({.stream = *piece.stream, .ranges = {piece.range}});
-  return in_turn;
+  std::ranges::stable_sort(turns, {}, &Turn::share);
+  std::vector<PulledRanges> in_order;
+  for (auto& turn : turns) in_order.push_back(std::move(turn.wanted));
+  return in_order;
 }
 
 // Wants pieces as the pace says.
@@ -117,7 +114,7 @@ std::uint64_t fetched_bytes_of(const std::vector<std::shared_ptr<LayerStream>>& 
 void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace) {
   std::vector<PulledRanges> wanted;
   for (const auto& layer : layers) wanted.push_back({.stream = layer.stream, .ranges = wanted_of(layer)});
-  pull_ranges(side_by_side(wanted, pace.piece_bytes), work, pace);
+  pull_ranges(pace.side_by_side ? side_by_side(wanted) : wanted, work, pace);
 }
 
 void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work, const PullPace& pace) {

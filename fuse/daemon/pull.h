@@ -28,13 +28,16 @@ std::uint64_t fetched_bytes_of(const std::vector<std::shared_ptr<LayerStream>>& 
 struct PullPace {
   std::uint64_t piece_bytes = 8 << 20;  // stream side; spans of neighbours become one request below
   std::uint64_t max_pieces = 8;         // wanted at a time: a reader that comes in between shares the link with these
+  // Of every layer the same share at a time: what compresses well keeps the processors busy, what does not the link,
+  // and often either has a layer of its own. Else one after the other, so that the first are soon read without a
+  // process.
+  bool side_by_side = true;
   // While it says so, no further piece is wanted; but for long enough that a fifth of the time is this pull's. May be
   // empty.
   std::function<bool()> somebody_waits = {};
 };
 
-// Fetches all that is missing of the layers, side by side and behind readers, but for spans that lie wholly in what is
-// left out. Returns
+// Fetches all that is missing of the layers, behind readers, but for spans that lie wholly in what is left out. Returns
 // when all is here; throws Cancelled soon after it is cancelled, and the first error of a fetch. What was fetched until
 // then stays. Progress counts stream bytes of what is wanted, here already or not.
 void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace = {});

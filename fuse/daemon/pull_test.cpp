@@ -65,6 +65,20 @@ TEST_F(PullTest, OfEveryLayerTheSameShareComesAtATime) {
   for (const auto& stream : {stream_, small}) stream->arrive();
 }
 
+TEST_F(PullTest, OneLayerAfterTheOtherWhereThatIsAskedFor) {
+  write_file_atomically(dir_ / "upper", {});
+  const auto upper = std::make_shared<test::FakeLayerStream>(dir_ / "upper", kLarge);
+  for (const auto& stream : {stream_, upper}) stream->hold();
+  std::jthread puller([&] {
+    EXPECT_THROW(pull_layers({{stream_, {}}, {upper, {}}}, work_, {.side_by_side = false}), Cancelled);
+  });
+  stream_->wait_for_wishes(8);
+  cancel_.cancel();
+  puller.join();
+  EXPECT_EQ(upper->wishes(), 0u);
+  for (const auto& stream : {stream_, upper}) stream->arrive();
+}
+
 TEST_F(PullTest, OfTheSameShareThatOfTheLowerLayerComesFirst) {
   write_file_atomically(dir_ / "upper", {});
   const auto upper = std::make_shared<test::FakeLayerStream>(dir_ / "upper", kLarge);
