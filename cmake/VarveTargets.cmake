@@ -34,7 +34,7 @@ if(VARVE_FUZZ)
   add_custom_target(fuzzers)
 endif()
 
-# varve_only_waits(TARGET): nothing in it computes for long, so that it is optimized less, which takes half of the time.
+# varve_only_waits(TARGET): nothing in it computes for long, so that it is optimized less: a quarter less to compile.
 function(varve_only_waits target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
