@@ -35,7 +35,7 @@ ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_t
 
 // Safe to use from any thread. One thread of the lowest priority, that reads at most kBytesPerSecond, and works for a
 // twentieth of the time while `busy` says that spans are decoded: it took 12 of the 83 seconds of a pull that both
-// processors have, and a pull was done a seventh later.
+// processors have, and a pull was done an eighth later.
 class LayerProofs {
  public:
   static constexpr std::uint64_t kBytesPerSecond = 400ull << 20;

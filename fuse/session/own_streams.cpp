@@ -13,7 +13,6 @@
 #include <array>
 
 #include "core/base/errors.h"
-#include "core/base/files/file.h"
 #include "core/base/files/file_id.h"
 #include "core/base/process/inherited.h"
 
@@ -114,7 +113,7 @@ void copy_input(int file, int pipe, int control) {
 }  // namespace
 
 void take_own_device_streams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  for (const int stream : kStandardStreams) {
     struct stat status {};
     if (::fstat(stream, &status) != 0 || !S_ISCHR(status.st_mode) || ::isatty(stream) != 0) continue;
     const auto folder = make_private_tmpfs();
@@ -159,7 +158,7 @@ void RelayedStreams::relay(int stream) {
   if (child < 0) fail_errno("start a process that hands on the session's standard stream {}", stream);
   if (child == 0) {
     ::signal(SIGPIPE, SIG_IGN);
-    lead_nowhere(kStandardStreams);
+    if (!lead_nowhere(kStandardStreams)) ::_exit(1);
     close_all_but(std::array{own.get(), outer.get(), told.get()});
     is_input ? copy_input(own.get(), outer.get(), told.get()) : copy_output(outer.get(), own.get(), told.get());
     ::_exit(0);

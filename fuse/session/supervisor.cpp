@@ -390,7 +390,7 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
   std::string why_not;
   try {
     const auto process = runtime.start(spec, folder, [&] {
-      lead_nowhere(kStandardStreams);
+      if (!lead_nowhere(kStandardStreams)) fail_errno("leave the streams of the session");
       inbox.restore_mask();
     });
     const auto attempt = AttemptLoop(runtime, inbox, lifeline, true, silent).run(process);

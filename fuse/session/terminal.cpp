@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/files/file.h"
+#include "core/base/process/inherited.h"
 
 namespace varve::fuse {
 namespace {
@@ -69,7 +70,7 @@ void SessionTerminal::enter(uid_t uid) const {
     fail_errno("give {} to user {}", name_, uid);
   ::setsid();
   if (::ioctl(inner_.get(), TIOCSCTTY, 0) != 0) fail_errno("take the terminal {}", name_);
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+  for (const int fd : kStandardStreams)
     if (::dup2(inner_.get(), fd) != fd) fail_errno("take the terminal {}", name_);
 }
 
